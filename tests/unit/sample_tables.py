@@ -12,7 +12,15 @@ from bindscope.core.interfaces import ProductFiles
 from bindscope.core.keys import spec_key
 from bindscope.core.parquet import seal
 from bindscope.core.store.writer import StoreWriter
-from bindscope.studies.binding_information.quantities import ESTIMATES, RATIOS, SHARES
+from bindscope.studies.binding_information.quantities import (
+    ESTIMATES,
+    EVIDENCE,
+    PAIRING,
+    QUANTITIES,
+    RATIOS,
+    SHARES,
+    with_ends,
+)
 from bindscope.studies.binding_information.schemas import (
     BINDING_SCHEMA,
     CURVE_SCHEMA,
@@ -100,6 +108,7 @@ def complete(row):
     h = {name: row[f"h_{name}_bits"] for name in ("object", "feature", "object_given_feature")}
     row = {"h_counts_given_feature_bits": None, "h_object_given_counts_bits": None} | row
     h |= {name: row[f"h_{name}_bits"] for name in ("counts_given_feature", "object_given_counts")}
+    _clip(row)
     total, conditional = (
         row[f"{name}_lower_bound_bits"] for name in ("binding", "conditional_binding")
     )
@@ -126,6 +135,9 @@ def complete(row):
             row[f"loss_{loss}_bits"] = lost
         for end, shift in (("low", -0.1), ("high", 0.1)):
             row.setdefault(f"{bound}_lower_bound_bits_{end}", bound_bits and bound_bits + shift)
+    _clip(row)
+    pairing = row[PAIRING.bound]
+    row.setdefault(EVIDENCE, None if pairing is None else pairing * row["n_test"])
     for ratio in RATIOS:
         part, whole = row[ratio.estimate], row[ratio.whole.entropy]
         row.setdefault(ratio.name, part / whole if part is not None and whole else None)
@@ -141,6 +153,14 @@ def complete(row):
     if row["reason"] is None and not counted:
         row["reason"] = "no counts: not told apart here"
     return row
+
+
+def _clip(row):
+    """Keep bounds and their ends between nothing and all there is."""
+    for quantity in QUANTITIES:
+        for name in with_ends(quantity.bound):
+            if row.get(name) is not None:
+                row[name] = min(max(row[name], 0.0), row[quantity.entropy])
 
 
 def vit_rows(seeds=(0,)):

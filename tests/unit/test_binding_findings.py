@@ -22,12 +22,13 @@ from zoo_tables import OBJECTIVES, parts_row, parts_table, zoo_rows, zoo_table
 from bindscope.config.seeds import write_out
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import mean_interval, welch_interval
-from bindscope.studies.binding_information import sentences, trust
+from bindscope.studies.binding_information import headline, sentences, trust
 from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.findings import chapter
-from bindscope.studies.binding_information.quantities import BEYOND, PAIRING
-from bindscope.studies.binding_information.quotes import at_least, at_most
+from bindscope.studies.binding_information.gathered import gather, probe_words
+from bindscope.studies.binding_information.quantities import BEYOND, EVIDENCE, PAIRING, with_ends
 from bindscope.studies.binding_information.study import STUDY
+from bindscope.tables.numbers import at_least, at_most
 
 ROOT = Path(__file__).parents[2]
 CONFIG, _ = write_out(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
@@ -65,26 +66,103 @@ def text_of(findings):
 
 def about(table, config=ZOO):
     """Gather what the sentences are made from."""
-    return sentences.gather(table, config)
+    return gather(table, config)
 
 
 def all_sentences(table, config=ZOO):
     """Return every sentence that quotes, with plain spaces."""
     facts = about(table, config)
-    numbers = [f"{n.value} {n.unit} {n.label}" for n in sentences.key_numbers(facts)]
-    texts = [*sentences.lead(facts), *numbers, text_of(sentences.findings(facts))]
+    numbers = [f"{n.value} {n.unit} {n.label}" for n in headline.key_numbers(facts)]
+    texts = [*headline.lead(facts), *numbers, text_of(sentences.findings(facts))]
     return [text.replace("\u00a0", " ") for text in texts]
 
 
-def test_the_lead_says_where_most_and_where_least_is_read():
-    (lead,) = chapter_of(zoo_table(), ZOO).lead
-    lead = lead.replace("\u00a0", " ")
-    assert lead.startswith(
-        "From the [CLS] token, a linear probe decodes ≥ 9.45 of 9.49 bits of pairing (which color "
-        "belongs to which shape) in 3 vision transformers trained to classify the objects "
-        "(objects), and ≥ 1.60 in 3 vision transformers trained to classify the features "
+def test_the_lead_compares_what_differs_in_the_pairing_alone_with_the_verdict():
+    lead, others, patches = (
+        sentence.replace("\u00a0", " ") for sentence in chapter_of(zoo_table(), ZOO).lead
     )
-    assert lead.endswith("(features), on scenes of matching (last layer).")
+    assert lead == (
+        "From the [CLS] token, a linear probe decodes ≥ 7.74 of 9.49 bits of pairing (which color "
+        "belongs to which shape) from 3 vision transformers trained on captions that pair the "
+        "words (captions), and ≥ 5.49 from 3 vision transformers trained on captions of the same "
+        "words, unpaired (captions-unpaired): no significant difference (scenes of matching, last "
+        "layer)."
+    )
+    assert others.startswith("Other models: ≥ 1.60 (features), ")
+    control = "positive control, trained to predict the objects linearly from [CLS]: ≥ 9.4"
+    assert control in others
+    assert re.search(r"Of 15 comparisons over training seeds, \d are significant: captions over",
+                     others)  # fmt: skip
+    assert patches.startswith("From the patch tokens, a set probe decodes ≥ ")
+
+
+def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_control():
+    apart = [
+        row | {PAIRING.bound: row[PAIRING.bound] + 1.0 * row["model"].startswith("none")}
+        for row in zoo_rows() if row["model"].rpartition("-")[0] in ("objects", "features", "none")
+    ]  # fmt: skip
+    facts = about(make_table(apart))
+    lead, others = (text.replace("\u00a0", " ") for text in headline.lead(facts)[:2])
+    assert "from 3 vision transformers not trained (none), and ≥ 1.60 from" in lead
+    assert "significantly more (p < 0.001, over training seeds)" in lead
+    assert "objects" not in lead.replace("classify the objects", "")
+    assert others.startswith("Positive control, trained to predict the objects linearly from")
+    compared = {name for pair in judged(facts, MORE) for name in pair.effect.about[3:]}
+    assert compared == {"features", "none"}
+    numbers = headline.key_numbers(facts)
+    assert "; against features: significantly more (p < 0.001" in numbers[2].label.replace(
+        "\u00a0", " "
+    )
+    assert [n.label for n in numbers if "objects" in n.label][1:] == [
+        "pairing decoded by a linear probe from the [CLS] token of objects (positive control), 3 "
+        "training seeds"
+    ]
+    equal = [
+        row | {PAIRING.bound: 3.0 + int(row["model"][-1]) - 0.1 * row["model"].startswith("none")}
+        for row in apart
+    ]
+    lead = headline.lead(about(make_table(equal)))[0]
+    assert "no significant difference" in lead
+    assert "significantly" not in lead
+
+
+def test_a_groups_name_stands_for_all_of_its_seeds_or_not_at_all():
+    rows = [row for row in SMALL if row["model"] not in ("none-1", "none-2")]
+    facts = about(parts_table([row for row in rows if row["tokens"] == "cls"]))
+    assert set(facts.quotes.rows["model"]) == {"features", "none-0", "objects (positive control)"}
+    text = " ".join(all_sentences(parts_table(rows)))
+    assert not re.search(r"\bnone\b(?!-)(?! is)", text)
+    assert "none-0 (a vision transformer not trained, one training seed): ≥" in text
+    # Read, but not quotable: one seed that is left has its own name too.
+    bad = [row | {"flags": "diverged"} if row["model"] in ("features-1", "features-2") else row
+           for row in SMALL]  # fmt: skip
+    assert "features-0" in set(about(parts_table(bad)).quotes.rows["model"])
+
+
+def test_models_of_a_group_are_compared_with_the_probes_that_all_of_them_have():
+    """One seed has a second probe that decodes 2 bits more, as has its best row."""
+    rows = [row for row in zoo_rows() if row["dataset"] == "matching" and row["layer"] == "4"]
+    rows = [row for row in rows if row["tokens"] == "cls"]
+    rows = [row for row in rows if row["model"].startswith(("features", "none"))]
+    fits = {row["model"]: row for row in rows if row["probe"] == "linear"}
+    richer = {"options": '{"family": "quadratic"}', "val_loss_chained_object_bits": 1.0}
+    for name in with_ends(PAIRING.bound):
+        richer[name] = fits["features-0"][name] + 2.0
+    for row in rows:
+        if row["model"] == "features-0" and row["probe"] == "best":
+            row |= richer
+    second = fits["features-0"] | richer | {"probe": "quadratic"}
+    facts = about(make_table([*rows, second]))
+    quoted = facts.quotes.rows.set_index("model")
+    bests = {row["model"]: row[PAIRING.bound] for row in rows if row["probe"] == "best"}
+    each = [fits["features-0"][PAIRING.bound], bests["features-1"], bests["features-2"]]
+    assert quoted.loc["features", PAIRING.bound] == pytest.approx(np.mean(each))
+    assert set(quoted["fitted"]) == {"linear"}
+    assert probe_words(facts.quotes.rows) == "a linear probe"
+    assert "best" not in " ".join(headline.lead(facts))
+    alone = about(make_table([row for row in [*rows, second] if row["model"] == "features-0"]))
+    assert probe_words(alone.quotes.rows) == "the best of a linear probe and a quadratic probe"
+    assert alone.quotes.rows[PAIRING.bound].item() == pytest.approx(richer[PAIRING.bound])
 
 
 def test_the_findings_say_what_the_table_says():
@@ -190,7 +268,7 @@ def test_groups_are_compared_by_what_one_probe_decodes_over_training_seeds():
     pairs = [
         pair for pair in judged(facts, MORE) if pair.effect.where.startswith("matching, [CLS]")
     ]
-    assert len(pairs) == 21
+    assert len(pairs) == 15  # of six groups: a positive control is compared with none
     by_names = {
         tuple(re.findall(r"(\S+) \(≥", pair.effect.where.replace("\u00a0", " "))): pair
         for pair in pairs
@@ -205,7 +283,7 @@ def test_groups_are_compared_by_what_one_probe_decodes_over_training_seeds():
         assert judgment.verdict in ("holds", "not significant")
         assert (judgment.verdict == "holds") <= (effect.low > 0)
         assert "a linear probe: " in effect.where
-    assert by_names["objects", "features"].verdict == "holds"
+    assert by_names["captions", "features"].verdict == "holds"
     assert by_names["none", "self-distillation"].verdict == "not significant"
     assert "difference of what they hold" not in text_of(sentences.findings(facts))
 
@@ -215,10 +293,11 @@ def test_one_network_is_judged_by_its_test_scenes_and_not_compared():
     rows = [row for row in rows if row["model"] not in ("none-1", "none-2")]
     facts = about(parts_table(rows))
     decoded = {judgment.effect.where: judgment for judgment in judged(facts, DECODED)}
-    effect = decoded["matching, [CLS], none, a linear probe"].effect
+    effect = decoded["matching, [CLS], none-0, a linear probe"].effect
     assert effect.resampled == "test scenes"
     assert effect.n > 100
-    assert decoded["matching, [CLS], objects, a linear probe"].effect.resampled == "training seeds"
+    control = decoded["matching, [CLS], objects (positive control), a linear probe"]
+    assert control.effect.resampled == "training seeds"
     # The rows of fits, not those of the best probe, are compared.
     single = parts_table([row | {"probe": "linear"} for row in rows])
     reasons = {
@@ -226,14 +305,24 @@ def test_one_network_is_judged_by_its_test_scenes_and_not_compared():
         for judgment in judged(about(single), MORE)
         if judgment.verdict == "not testable"
     }
-    assert reasons == {"one training seed of none"}
+    assert reasons == {"one training seed of none-0"}
 
 
 def test_a_part_that_is_the_prior_is_not_testable():
     row = parts_row("matching", "mine", decoded=(9.0, 0.0, 0.0))
-    row |= {f"{PAIRING.bound}{end}": 0.0 for end in ("", "_low", "_high")}
+    row |= {f"{PAIRING.bound}{end}": 0.0 for end in ("", "_low", "_high")} | {EVIDENCE: 0.0}
     (judgment,) = judged(about(make_table([row]), {}), DECODED)
     assert (judgment.verdict, judgment.reason) == ("not testable", "validation prefers the prior")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict"), [(5.4, "holds"), (5.3, "not significant"), (-90.0, "not significant")]
+)
+def test_one_network_is_judged_by_its_evidence_and_not_by_its_interval(evidence, verdict):
+    row = parts_row("matching", "mine", decoded=(9.0, 0.0, 1.0)) | {EVIDENCE: evidence}
+    (judgment,) = judged(about(make_table([row]), {}), DECODED)
+    assert judgment.verdict == verdict
+    assert judgment.p_value == pytest.approx(min(1.0, 2.0**-evidence))
 
 
 def test_a_fit_that_has_not_converged_is_neither_quoted_nor_judged():
@@ -250,18 +339,16 @@ def test_models_in_no_group_are_not_compared():
     config = ZOO | {"studies": {}}
     facts = about(zoo_table(), config)
     assert judged(facts, MORE) == []
-    assert "3 training seeds: the [CLS] token of objects-0" in (sentences.seed_note(facts)[0])
+    assert "3 training seeds: the [CLS] token of features-0" in (sentences.seed_note(facts)[0])
 
 
 def test_as_many_networks_are_told_of_as_were_read():
     rows = [row for row in SMALL if row["tokens"] == "cls" or row["model"] == "objects-0"]
     facts = about(parts_table([row for row in rows if row["model"] not in ("none-1", "none-2")]))
     text = text_of(sentences.findings(facts))
-    assert "objects (3 vision transformers trained to classify the objects): ≥" in text
-    assert "from the patch tokens (1 of them)." in text
-    assert "none (a vision transformer not trained): ≥" in text
-    (lead,) = sentences.lead(facts)
-    assert "in 3 vision transformers trained to classify the objects (objects), and ≥" in lead
+    assert "objects (positive control: 3 vision transformers trained to classify the" in text
+    assert "objects-0 (positive control: a vision transformer trained to classify the" in text
+    assert "none-0 (a vision transformer not trained, one training seed): ≥" in text
 
 
 def test_an_assumed_prior_makes_no_bounds():
@@ -278,8 +365,8 @@ def test_few_training_seeds_are_told():
     config = ZOO | {"studies": {"binding_information": {"groups": two}}}
     rows = [row for row in zoo_rows() if row["model"][-1] != "2"]
     note = sentences.seed_note(about(parts_table(rows), config))
-    assert note[0].startswith("Fewer than 3 training seeds: the [CLS] token of objects, features")
-    assert "of objects, features" in note[0].partition("in scenes of matching;")[2]
+    assert note[0].startswith("Fewer than 3 training seeds: the [CLS] token of features, captions")
+    assert "of features, captions" in note[0].partition("in scenes of matching;")[2]
     assert sentences.seed_note(about(zoo_table())) == []
 
 
@@ -338,19 +425,19 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[1].startswith("No value of this run is comparable")
     facts = about(zoo_table())
-    (here,) = sentences.histogram_here(facts)
+    (here,) = headline.counts_reach(facts)
     assert section(chapter_of(zoo_table(), ZOO), "published").paragraphs[1] == here
     here = here.replace("\u00a0", " ")
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
-    assert here.startswith("In scenes of counting, counts alone reach 59 % of B*; from the [CLS] "
-                           "token, probes decode ≥ ")  # fmt: skip
+    assert here.startswith("In scenes of counting, counts alone reach 59 % of B*. From the [CLS] "
+                           "token, a linear probe decodes ≥ ")  # fmt: skip
     rows = facts.quotes.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
     shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]
+    models = shares[~rows["model"].str.contains("control")]
     assert [int(n) for n in re.findall(r"≥ (\d+) %", here)] == [
-        int(shares.max()),
-        int(shares.min()),
-    ]
+        int(models.min()), int(models.max()), int(shares.max())
+    ]  # fmt: skip
     assert "this run has no dataset of that name" in " ".join(none.points)
     assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded
@@ -359,19 +446,19 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
 def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
     table = parts_table([row | {"flags": "diverged"} for row in SMALL])
     facts = about(table)
-    assert sentences.lead(facts) == ()
-    assert sentences.key_numbers(facts) == []
-    assert sentences.histogram_here(facts) == []
+    assert headline.lead(facts) == ()
+    assert headline.key_numbers(facts) == []
+    assert headline.counts_reach(facts) == []
     text = text_of(sentences.findings(facts))
     assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
     assert "≥" not in text
 
 
 def test_a_small_bound_is_a_number_and_not_an_absence():
-    table = parts_table([parts_row("matching", "mine", decoded=(9.0, 0.0, -0.3))])
+    table = parts_table([parts_row("matching", "mine", decoded=(9.0, 0.0, 0.004))])
     text = text_of(sentences.findings(about(table, {})))
-    assert "≥ \u22120.30 from the [CLS] token" in text
-    assert "Bits of pairing that the best probes decode from the last layers:" in text
+    assert "≥ 0.00 from the [CLS] token" in text
+    assert "Bits of pairing decoded from the last layers by a linear probe ([CLS]):" in text
 
 
 def test_counts_that_are_not_told_apart_are_said_to_be_together():
@@ -380,4 +467,4 @@ def test_counts_that_are_not_told_apart_are_said_to_be_together():
     text = text_of(sentences.findings(facts))
     assert "≥ 5.00 from the [CLS] token" in text
     assert "Counts and pairing are not separated here" in text
-    assert "19.27 bits of counts and pairing" in sentences.lead(facts)[0]
+    assert "19.27 bits of counts and pairing" in headline.lead(facts)[0]

@@ -52,6 +52,24 @@ def test_p_values_of_two_samples_are_those_of_welchs_test():
     assert judge([ABOVE], [effect])[0].p_value == pytest.approx(expected)
 
 
+def test_an_exact_p_value_stands_for_that_of_the_interval():
+    for p_value, verdict_of in (
+        (0.02, "holds"),
+        (0.03, "not significant"),
+        (1.0, "not significant"),
+    ):
+        (judgment,) = judge([ABOVE], [replace(EFFECT, low=1.9, high=2.1, p_value=p_value)])
+        assert (judgment.verdict, judgment.p_value) == (verdict_of, p_value)
+    # Nothing is shown against it either, and an interval without width is no obstacle.
+    below = replace(EFFECT, value=-2.0, low=-2.1, high=-1.9, p_value=1.0)
+    assert judge([ABOVE], [below])[0].verdict == "not significant"
+    nothing = replace(EFFECT, value=0.0, low=0.0, high=0.0, p_value=0.5)
+    assert judge([ABOVE], [nothing])[0].verdict == "not significant"
+    # It counts in the correction like any other.
+    several = [replace(EFFECT, where=str(i), p_value=0.02) for i in range(2)]
+    assert [judgment.p_value for judgment in judge([ABOVE], several)] == [0.04, 0.04]
+
+
 def test_holm_takes_back_what_many_effects_find_by_chance():
     """Of 40 effects of nothing some reach 95 % alone; in a chapter hardly ever one."""
     generator = np.random.default_rng(0)

@@ -75,6 +75,13 @@ def test_entropies_agree_with_listing(sizes, n_objects):
         )
         assert row["h_object_given_feature_bits"] == pytest.approx(conditional, abs=1e-12)
         assert row["n_feature_codes"] == len(of_feature)
+        largest = [row[f"largest_prior_loss_{name}_bits"]
+                   for name in ("object", "feature", "object_given_feature")]  # fmt: skip
+        assert largest == pytest.approx([
+            log2(total / min(n_sequences.values())),
+            log2(total / min(map(sum, of_feature.values()))),
+            max(log2(sum(ns) / min(ns)) for ns in of_feature.values()),
+        ], abs=1e-12)  # fmt: skip
     assert uniform_cover_bits(space) == pytest.approx(counted, abs=1e-12)
 
 

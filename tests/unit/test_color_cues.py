@@ -64,7 +64,7 @@ def test_counted_information_is_that_of_a_list_of_all_codes(
     assert numbers["conditional_binding_lower_bound_bits"] == pytest.approx(whole)
     assert numbers["pairing_lower_bound_bits"] == pytest.approx(pairing)
     assert numbers["count_lower_bound_bits"] == pytest.approx(whole - pairing)
-    assert 0 < whole < numbers["h_object_given_feature_bits"]  # triangles and diamonds of 9 px have one area
+    assert 0 < whole < numbers["h_object_given_feature_bits"]
 
 
 def test_a_histogram_holds_the_pixels_of_each_color(cues: Any) -> None:

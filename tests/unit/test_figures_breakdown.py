@@ -82,7 +82,10 @@ def test_the_breakdown_shows_the_largest_space_and_marks_estimated_priors(tmp_pa
     write_table(table, tmp_path / "binding_information", BINDING_SCHEMA)
     products["table"] = [to_input(tmp_path / "binding_information.parquet")]
     data = breakdown.read(
-        Inputs(products, {"groups": groups, "models": ["vit"], "model_groups": []})
+        Inputs(
+            products,
+            {"groups": groups, "models": ["vit"], "model_groups": [], "positive_controls": []},
+        )
     )
     assert list(data["breakdowns"]) == [f"vit (large){DAGGER}"]
     assert {f"vit (large){DAGGER}", "green", "triangle"} <= set(words(breakdown.draw(**data)))

@@ -356,6 +356,7 @@ def write_inputs(folder, table):
         "models": list(ORDER), "datasets": ["colorshape"], "natural": ["colorshape"],
         "families": [{"name": "two", "models": list(ORDER[:2])}],
         "groups": {"colorshape": groups, "smaller": groups}, "model_groups": [],
+        "positive_controls": ["vit-objects"],
         "cells": {"colorshape": 6, "smaller": 2},
         "information": {"bootstrap_samples": 50, "bootstrap_seed": 0},
     }  # fmt: skip

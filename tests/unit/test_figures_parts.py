@@ -228,24 +228,35 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
     circles = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert len(circles) == len(ours) == 4
     alone = histogram.draw(zoo_table(), published, trends, histograms, cues)
-    assert "paper's estimate in this run" not in words(alone)
+    assert "paper's formula, this run's probe" in words(figure)
+    assert "paper's formula, this run's probe" not in words(alone)
 
 
-def test_a_curve_over_layers_holds_the_models_that_were_read_at_all_of_them():
+def test_no_groups_name_stands_on_one_seed():
+    """Layers that were read of seed 0 alone are drawn under its own name."""
     rows = [
-        parts_row(
-            "counting", f"objects-{seed}", str(layer), decoded=(5.0, 2.0, float(layer + seed))
-        )
+        parts_row("counting", f"objects-{seed}", str(layer), probe=probe,
+                  decoded=(5.0, 2.0, float(layer + seed)))
         for seed, layers_read in ((0, (2, 3, 4)), (1, (4,)), (2, (4,)))
         for layer in layers_read
-    ]
-    table = with_groups(make_table(rows), GROUPS)
-    curve = quotes(table, NAMES, last=False).rows
-    assert list(curve[PAIRING.bound]) == [2.0, 3.0, 4.0]
+        for probe in ("best", "linear", *(["quadratic"] if seed == 0 else []))
+    ]  # fmt: skip
+    table = with_groups(make_table(rows), GROUPS).assign(is_control=True)
+    control = " (positive control)"
+    curves = quotes(table, NAMES, last=False).rows.groupby("model")[PAIRING.bound].agg(list)
+    bounds = ([2.0, 3.0, 4.0], [5.0], [6.0])
+    assert dict(curves) == {f"objects-{i}{control}": each for i, each in enumerate(bounds)}
     assert quotes(table, NAMES).rows[PAIRING.bound].item() == 5.0
-    assert "objects (1 seed)" not in words(parts.draw(table, NAMES))
-    alone = with_groups(make_table(rows[:3]), GROUPS)
-    assert "objects (1 seed)" in words(parts.draw(alone, NAMES))
+    assert f"objects{control}" in words(parts.draw(table, NAMES))
+    title = "objects-0\n(positive\ncontrol)"
+    for drawn in (parts_layers.draw(table, NAMES, DATASETS), layers.draw(table, NAMES)):
+        assert {title, title.replace("\n", " ")} & set(words(drawn))
+        assert f"objects{control}" not in words(drawn)
+    # Of a probe that only one seed was fitted with, too.
+    assert {f"objects{control}", f"objects-0{control}"} <= set(words(tokens.draw(table)))
+    assert f"objects{control}" not in words(structure.draw(table))
+    alone = with_groups(make_table(rows[:2]), GROUPS)
+    assert "objects-0" in words(parts.draw(alone, NAMES))
 
 
 def test_fits_by_the_papers_protocol_are_shown_as_a_family_of_their_own():

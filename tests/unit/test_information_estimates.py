@@ -14,7 +14,15 @@ from bindscope.studies.binding_information.estimates import (
 )
 from bindscope.studies.binding_information.flags import above_prior
 from bindscope.studies.binding_information.probes.base import FitResult
-from bindscope.studies.binding_information.quantities import ESTIMATES, LOSSES
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    ESTIMATES,
+    FEATURES,
+    LOSSES,
+    PAIRING,
+    QUANTITIES,
+    WHOLE,
+)
 
 N, SIZES = 40, (2, 3)
 N_FEATURES, N_CELLS, N_COUNTS = 5, 6, 3
@@ -29,6 +37,8 @@ PRIOR = {
     "counts_reason": None,
 }
 COLUMNS = {k: v for k, v in PRIOR.items() if k not in ("method", "counts_reason")}
+# No scene is more surprising than the others, if a test does not say so.
+PRIOR |= {quantity.largest_prior_loss: PRIOR[quantity.entropy] for quantity in QUANTITIES}
 ANCHORS = {"object_anchored": 10.0, "chained_feature": 3.0, "chained_counts": 4.0,
            "chained_object": 3.0}  # fmt: skip
 CONFIG = Information(bootstrap_samples=300)
@@ -53,8 +63,11 @@ HEADS = {
 }  # fmt: skip
 
 
-def result(val=(3.6, 3.1), flags=(), prior_spread=0.0, **options):
-    """One fit; what the prior loses goes up and down from scene to scene by `prior_spread`."""
+def result(val=(3.6, 3.1), flags=(), prior_spread=0.0, weight=2.0**-6, control=1.0, **options):
+    """One fit; what the prior loses goes up and down from scene to scene by `prior_spread`.
+
+    The prior has this weight in the mixtures, so no scene gains less than its log.
+    """
     up_and_down = prior_spread * np.resize([1.0, -1.0], N)
     return FitResult(
         seed=7,
@@ -73,7 +86,17 @@ def result(val=(3.6, 3.1), flags=(), prior_spread=0.0, **options):
         flags=flags,
         feature_probe="linear",
         target_flags={"object": flags} if flags else {},
+        prior_weights=dict.fromkeys(ANCHORS, weight),
+        control_coefficients=dict.fromkeys(ANCHORS, control),
     )  # fmt: skip
+
+
+def quantile(worst, gain, n_scenes=1, n=N, samples=CONFIG.bootstrap_samples):
+    """The lower limit of gains that are alike: w gain + (1 - w) worst, w of n in n + 1 scenes."""
+    w = np.random.Generator(np.random.PCG64(np.random.SeedSequence([0])))
+    w = w.standard_exponential((samples, n + 1))
+    share = w[:, :-1].sum(1) / w.sum(1)
+    return float(np.quantile(share * gain + (1 - share) * worst, 0.025))
 
 
 def row_of(fit, prior=PRIOR, **options):
@@ -122,16 +145,25 @@ def test_exact_arithmetic():
         "feature_probe": "linear",
         "steps": 400,
         "flags": "",
-        "parts": {"flags": {}, "anchored": pytest.approx([6.5, 6.5, 6.5])},
+        "pairing_evidence": 2.0 * N,
+        "parts": {"flags": {}, "anchored": pytest.approx([6.5, quantile(-6.0, 6.5), 6.5])},
     }
     assert {loss.validation for loss in LOSSES.values()} <= set(expected)
     for name, value in expected.items():
         assert row[name] == (pytest.approx(value, abs=1e-5) if isinstance(value, float) else value)
     intervals = {f"{name}_{end}" for name in ESTIMATES for end in ("low", "high")}
     assert set(row) == set(expected) | intervals
-    for name in ESTIMATES:  # losses without spread have intervals without width
-        assert row[f"{name}_low"] == pytest.approx(row[name], abs=1e-9)
+    for name in ESTIMATES:  # losses without spread have a bootstrap without width
         assert row[f"{name}_high"] == pytest.approx(row[name], abs=1e-9)
+    for name in ("binding_bits", "conditional_binding_bits"):
+        assert row[f"{name}_low"] == pytest.approx(row[name], abs=1e-9)
+    # A further scene at the worst gain of each of so many parts.
+    for name, parts in (("feature", 1), ("count", 1), ("pairing", 1), ("conditional_binding", 2),
+                        ("binding", 3)):  # fmt: skip
+        bound = row[f"{name}_lower_bound_bits"]
+        limit = quantile(-6.0 * parts, bound)
+        assert row[f"{name}_lower_bound_bits_low"] == pytest.approx(limit, abs=1e-9)
+        assert bound - 1.5 * parts < limit < bound - 0.3
     json.dumps(row, allow_nan=False)
 
 
@@ -143,8 +175,13 @@ def test_what_a_loss_shares_with_the_prior_is_taken_off():
         rare.losses[name] += 1.0
     row = row_of(rare)
     for name, bound in (("count", 2.5), ("pairing", 2.0), ("feature", 2.5), ("binding", 7.0)):
-        for end in ("", "_low", "_high"):  # what goes up and down in both cancels
+        for end in ("", "_high"):  # what goes up and down in both cancels
             assert row[f"{name}_lower_bound_bits{end}"] == pytest.approx(bound, abs=1e-9)
+    # Half of it was shared on validation, and half is subtracted.
+    rare.control_coefficients.update(dict.fromkeys(ANCHORS, 0.5))
+    row = row_of(rare)
+    assert row["pairing_lower_bound_bits"] == pytest.approx(2.0 - 0.5)
+    assert row["pairing_lower_bound_bits_high"] - row["pairing_lower_bound_bits"] > 0.05
     assert row["prior_loss_feature_bits"] == pytest.approx(4.0)
     # The paper's formula stays: entropy minus loss.
     assert row["binding_bits_high"] - row["binding_bits_low"] > 0.1
@@ -157,6 +194,7 @@ def test_a_prior_of_the_space_does_not_know_the_split():
         fit.anchor_losses[name] += 1.0
     row = row_of(fit, PRIOR | {"split_gap_bits": 1.0})
     assert row["feature_lower_bound_bits"] == pytest.approx(2.5)
+    assert row["feature_lower_bound_bits_low"] == pytest.approx(quantile(-7.0, 2.5))
     assert row["binding_lower_bound_bits"] == pytest.approx(7.0)
     assert row["prior_loss_feature_bits"] == pytest.approx(3.0)
 
@@ -228,24 +266,66 @@ def test_ignoring_what_says_nothing_is_no_collapse():
 
 @pytest.mark.parametrize(
     ("val", "expected"),
-    [((3.6, 3.1), 7.0), ((3.1, 3.1), 6.5), ((math.nan, 3.1), 7.0), ((4.2, 4.1), 6.0)],
+    [((3.6, 3.1), 7.0), ((3.1, 3.1), 6.5), ((math.nan, 3.1), 7.0), ((4.1, 4.2), 6.5)],
 )
 def test_validation_chooses_the_bound_and_test_does_not(val, expected):
     # On test the chained probe (3.0 bits) is better than the anchored one (3.5) throughout.
     assert row_of(result(val=val))["binding_lower_bound_bits"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_negative_estimates_are_kept_and_flagged():
+def test_negative_estimates_of_the_paper_are_kept_and_bounds_end_at_nothing():
     row = row_of(
         result(object_=12.0, feature=1.0, anchored=10.2, chained=(3.1, 4.1, 3.1), val=(10, 11))
     )
     assert row["binding_bits"] == pytest.approx(-2.0, abs=1e-5)
     assert row["binding_ratio"] == pytest.approx(-0.2, abs=1e-5)
     assert row["conditional_binding_bits"] == pytest.approx(-4.0, abs=1e-5)
-    assert row["binding_lower_bound_bits"] == pytest.approx(-2.0, abs=1e-5)  # plain, 4.0 on val
-    assert row["pairing_ratio"] == pytest.approx(-0.1 / 3, abs=1e-5)
-    assert row["conditional_binding_lower_bound_bits"] == pytest.approx(-0.2, abs=1e-5)
+    assert row["loss_object_given_counts_bits"] == pytest.approx(3.1)  # nothing is hidden
+    assert row["pairing_evidence"] == pytest.approx(-0.1 * N)
+    for quantity in QUANTITIES:
+        assert [row[f"{quantity.bound}{end}"] for end in ("", "_low", "_high")] == [0, 0, 0]
+    assert row["pairing_ratio"] == 0
     assert (row["status"], row["flags"]) == ("ok", "above_prior")
+
+
+def test_intervals_end_at_nothing_and_at_all_there_is():
+    row = row_of(result(chained=(0.1, 3.8, 0.1), spread=2.0))
+    for quantity in QUANTITIES:
+        low, high = (row[f"{quantity.bound}{end}"] for end in ("_low", "_high"))
+        assert 0 <= low < high <= row[quantity.entropy]
+    assert row[f"{PAIRING.bound}_high"] == row[PAIRING.entropy]
+    assert row["count_lower_bound_bits_low"] == 0
+    # Parts below nothing take nothing from the others.
+    row = row_of(result(chained=(3.5, 1.5, 1.0)))
+    assert row[FEATURES.bound] == 0
+    assert row[WHOLE.bound] == row[BEYOND.bound] == pytest.approx(4.5)
+
+
+def test_a_scene_that_was_not_seen_could_be_the_worst_that_the_prior_allows():
+    """Without a control variate the prior's largest loss counts, with all of it not at all."""
+    prior = PRIOR | {PAIRING.largest_prior_loss: 8.0}
+    for control, worst in ((1.0, -6.0), (0.4, -6.0 - 0.6 * 5.0), (0.0, -11.0)):
+        row = row_of(result(control=control), prior)
+        assert row[f"{PAIRING.bound}_low"] == pytest.approx(max(quantile(worst, 2.0), 0.0))
+    # Of an estimated prior it is the largest loss of the test scenes.
+    fit = result()
+    fit.anchor_losses["chained_object"][0] = 9.0
+    row = row_of(fit, PRIOR | {"method": "train_cross_entropy"})
+    assert row[f"{PAIRING.bound}_low"] == pytest.approx(max(quantile(-6.0 - 6.0, 2.0), 0.0))
+    assert row["pairing_evidence"] is None
+
+
+def test_the_plain_probe_bounds_only_where_no_other_was_fitted():
+    fit = result()
+    assert row_of(fit)[WHOLE.bound] == 7.0
+    for values in (fit.losses, fit.anchor_losses, fit.val_loss_bits, fit.head_losses):
+        for name in ("object_anchored", "chained", *(n for n in ANCHORS if n in values)):
+            values.pop(name, None)
+    row = row_of(fit)
+    assert [row[f"{WHOLE.bound}{end}"] for end in ("", "_low", "_high")] == [6.0, 6.0, 6.0]
+    assert row["pairing_evidence"] is None
+    fit.losses["object"] += 20.0
+    assert (row_of(fit)[WHOLE.bound], row_of(fit)["binding_bits"]) == (0.0, -14.0)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -321,8 +401,8 @@ def test_a_part_of_which_the_prior_is_preferred_gives_nothing():
     """Also where splits share no feature code, so that the prior pays more than the entropy."""
     prior = PRIOR | {"split_gap_bits": 1.0}
     fit = result(chained=(4.5, 1.5, 1.0), prior_spread=0.5)
-    fit.losses["chained_feature"] += np.resize([4.0, 4.0, -4.0, -4.0], N)  # half are below it
-    assert row_of(fit, prior)["feature_lower_bound_bits"] < -1
+    fit.losses["chained_feature"][:] = fit.anchor_losses["chained_feature"]
+    fit.prior_weights["chained_feature"] = 1.0
     fit = replace(fit, target_flags={"chained_feature": ("prior",), "chained": ("prior",)})
     row = row_of(fit, prior)
     assert [row[f"feature_lower_bound_bits{end}"] for end in ("", "_low", "_high")] == [0, 0, 0]

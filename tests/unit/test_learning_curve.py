@@ -10,8 +10,9 @@ from known_answers import dataset, model
 
 from bindscope.fitting.rows import whole
 from bindscope.models.known_answer import encode
+from bindscope.statistics.lower_limits import lower_limit
 from bindscope.studies.binding_information.config import Information
-from bindscope.studies.binding_information.estimates import gains
+from bindscope.studies.binding_information.estimates import part_gains
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.figures.training import learning_curve as figure
 from bindscope.studies.binding_information.learning_curve import (
@@ -86,10 +87,13 @@ def test_the_largest_stage_is_the_fit_itself():
     assert all("asymptote takes 3 shares" in row["reason"] for row in rows)
     last = {row["quantity"]: row for row in rows if row["share"] == 1}
     parts = {"feature": "chained_feature", "counts": "chained_counts", "pairing": "chained_object"}
-    gained = gains(result.losses, result.anchor_losses, prior)
+    gained = part_gains(result, prior)
     for quantity, part in parts.items():
         assert last[quantity]["lower_bound_bits"] == pytest.approx(
-            gained[f"gain_{part}"].mean(), abs=1e-4
+            gained[part].gains.mean(), abs=1e-4
+        )
+        assert last[quantity]["lower_bound_bits_low"] == pytest.approx(
+            lower_limit(gained[part].gains, gained[part].worst, FEW.bootstrap_samples), abs=1e-4
         )
     for whole_, pieces in (
         ("conditional", ("counts", "pairing")),

@@ -26,6 +26,11 @@ KEYS = [
     "method",
     "h_counts_given_feature_bits",
     "h_object_given_counts_bits",
+    "largest_prior_loss_object_bits",
+    "largest_prior_loss_feature_bits",
+    "largest_prior_loss_object_given_feature_bits",
+    "largest_prior_loss_counts_given_feature_bits",
+    "largest_prior_loss_object_given_counts_bits",
     "counts_reason",
 ]
 
@@ -58,7 +63,14 @@ def by_hand(config, features):
         "h_object_given_feature_bits": sum(p[f] * entropy([1] * n) for f, n in of_split.items()),
         "split_gap_bits": sum(p[f] * log2(p[f] / q[f]) for f in p),
         "n_feature_codes": len(of_split),
-    }
+        "largest_prior_loss_object_bits": log2(len(split)),
+        "largest_prior_loss_feature_bits": log2(len(split) / min(of_split.values())),
+        "largest_prior_loss_object_given_feature_bits": log2(max(of_split.values())),
+        "largest_prior_loss_counts_given_feature_bits": max(
+            log2(of_split[feature] / n) for (feature, _), n in margins.items()
+        ) if two else None,
+        "largest_prior_loss_object_given_counts_bits": log2(max(margins.values())) if two else None,
+    }  # fmt: skip
 
 
 def check(row, expected):

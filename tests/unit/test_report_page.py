@@ -20,7 +20,6 @@ from bindscope.report.chapter import (
     KeyNumber,
     Section,
     Warned,
-    number,
     page_table,
 )
 from bindscope.report.claims import claims_findings, claims_section
@@ -30,6 +29,7 @@ from bindscope.statistics.claims import Claim, Effect, judge
 from bindscope.studies.binding_information.study import STUDY
 from bindscope.studies.binding_information.tables import BINDING_INFORMATION
 from bindscope.studies.datasets.tables import PRIORS
+from bindscope.tables.numbers import number
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]
@@ -329,7 +329,8 @@ def test_numbers_have_a_real_minus_sign_and_no_negative_zero():
     assert number(-1.234) == "\u22121.23"
     assert number(-0.001) == "0.00"
     assert number(None) == number(float("nan")) == ""
-    assert number(0.3049, "z.0%") == "30%"
+    assert number(0.3049, ".0%") == "30\u00a0%"
+    assert number(-0.0004, "+.1f") == "0.0"
 
 
 def test_columns_without_values_are_hidden():
@@ -349,7 +350,8 @@ def test_verdicts_stand_beside_their_intervals_and_the_weakest_impostor():
     )
     (table,) = claims_section(judgments, rates, "toy").tables
     cells = dict(zip([column.heading for column in table.columns], table.rows[0], strict=True))
-    assert (cells["effect"].text, cells["effect"].below) == ("2", "1.5 to 3")
+    assert (cells["effect"].text, cells["effect"].below) == ("2.00", "1.50 to 3.00")
+    assert cells["p"].text == "<\u00a00.001"
     assert cells["weakest impostor"].text == "bent: 3 of 100 seeds"
     ((sentence, text),) = claims_findings(judgments, "Claims:")[0].points
     assert sentence == "It is longer."

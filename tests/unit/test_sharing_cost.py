@@ -69,7 +69,9 @@ def test_only_seeds_and_groups_with_both_probes_count():
 
 
 PRIOR = {"h_object_bits": 5.0, "h_feature_bits": 3.0, "h_object_given_feature_bits": 2.0,
-         "split_gap_bits": 0.0, "method": "exact", "counts_reason": "none here"}  # fmt: skip
+         "split_gap_bits": 0.0, "method": "exact", "counts_reason": "none here",
+         "largest_prior_loss_object_bits": 5.0, "largest_prior_loss_feature_bits": 3.0,
+         "largest_prior_loss_object_given_feature_bits": 2.0}  # fmt: skip
 PROBE = QuadraticProbe(name="quadratic", family="quadratic")
 FEW = Information(bootstrap_samples=10)
 
@@ -94,6 +96,8 @@ def forty_scenes():
             dict.fromkeys(("object", "feature", "object_anchored", "chained"), 1.0),
             0.9, 0.5, 0.9, [], {}, {}, 10, (), "quadratic",
             anchor_losses={name: np.full(40, 3.0) for name in parts[2:]},
+            prior_weights=dict.fromkeys(parts[2:], 0.1),
+            control_coefficients=dict.fromkeys(parts[2:], 0.5),
         )
         for seed in (3, 5)
     ]  # fmt: skip

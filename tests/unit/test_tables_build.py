@@ -237,12 +237,12 @@ def test_written_tables_come_back_and_are_the_same_bytes(products, tmp_path):
 def test_the_schema_stands_in_the_file(products, tmp_path):
     table, path = PRIORS.build(products.inputs), tmp_path / "priors.parquet"
     write_table(table, tmp_path / "priors", PRIORS.schema)
-    with pytest.raises(StoreError, match="holds priors/3, not binding_information/2"):
+    with pytest.raises(StoreError, match="holds priors/4, not binding_information/3"):
         read_table(path, BINDING_SCHEMA)
     assert name_of(path) == "priors"
     pd.testing.assert_frame_equal(read_table(path), table, check_dtype=False)
     moved = path.rename(tmp_path / "scene_statistics.parquet")
-    with pytest.raises(StoreError, match="holds priors/3, not scene_statistics"):
+    with pytest.raises(StoreError, match="holds priors/4, not scene_statistics"):
         read_table(moved)
     path.write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="cannot be read as Parquet"):

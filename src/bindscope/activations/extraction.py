@@ -67,7 +67,7 @@ def extract(
 ) -> None:
     """Write pooled tokens of all layers, patch tokens of some, or both in one forward pass.
 
-    Pooled arrays, each (layer, n, width): ``mean`` of the patch tokens; ``cls`` and ``registers``
+    Pooled arrays, each (layer, n, width): ``mean`` of the patch tokens, ``cls`` and ``registers``
     (R * dim wide, concatenated) where the model has them. Where layers differ in width, an array
     per layer, ``mean-1`` (n, width). Patch arrays: ``patches`` (n, T, dim), and ``cls`` (n, dim)
     where the model has a [CLS] token. Attributes: ``layers`` = ["0", ..., "L", "final"] or
@@ -125,7 +125,7 @@ def pooled_arrays(
 
     `n_layers` counts what is stored: layer 0 and ``final`` too, where the model has them.
     """
-    widths = {"mean": dim}
+    widths = {"mean": dim} if token_map.n_patches else {}
     if token_map.has_cls:
         widths["cls"] = dim
     if token_map.registers:
@@ -398,7 +398,9 @@ def _pool(tokens: torch.Tensor, token_map: TokenMap) -> dict[str, torch.Tensor]:
 
     Nothing shares memory with the tokens, which a model may overwrite.
     """
-    pooled = {"mean": tokens[:, token_map.patches].float().mean(1)}
+    pooled = {}
+    if token_map.n_patches:
+        pooled["mean"] = tokens[:, token_map.patches].float().mean(1)
     if token_map.has_cls:
         pooled["cls"] = tokens[:, 0].to(torch.float32, copy=True)
     if token_map.registers:

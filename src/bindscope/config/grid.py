@@ -110,3 +110,8 @@ def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterato
                 f"{where}: model {model.name!r} sees images, but dataset {dataset.name!r} has no "
                 "render section"
             )
+        elif model.source == "baseline:color_areas" and dataset.render.kind != "shapes":
+            yield (
+                f"{where}: {model.name!r} counts pixels of the colors of `render: {{kind: "
+                f"shapes}}`, and dataset {dataset.name!r} has others; use color-histogram"
+            )

@@ -20,13 +20,14 @@ ENCODERS = (
 )  # fmt: skip
 WIDE_ENCODERS = ("rotated", "hadamard", "conjunctive", "tensor_product", "cell_erasure")
 NOISY_ENCODERS = ("erasure", "cell_erasure", "swaps", "swaps_within_counts")
+BASELINES = ("color_histogram", "color_areas", "pixels")
 OBJECTIVES = (
     "objects", "features", "captions", "captions_unpaired", "masked", "self_distillation", "none",
 )  # fmt: skip
 
 
 # Schemes of `source` that have a section of their own; every other adapter's is `Pretrained`.
-_OWN = ("known-answer", "controlled", "zoo", "python", "toy")
+_OWN = ("known-answer", "baseline", "controlled", "zoo", "python", "toy")
 
 
 class Extraction(Model):
@@ -81,6 +82,11 @@ class ModelEntry(Model):
     def first_layer(self) -> int:
         """The layer that `layers: all` starts with: what hooks capture has no input of block 1."""
         return 0
+
+    @property
+    def has_patches(self) -> bool:
+        """Whether it has patch tokens, and so their mean."""
+        return True
 
     @property
     def has_final(self) -> bool:
@@ -138,6 +144,11 @@ class KnownAnswer(ModelEntry):
     )
     seed: NonNegativeInt = Field(0, description="Seed of directions, keys and noise.")
 
+    @property
+    def has_patches(self) -> bool:
+        """Whether it is the encoder with patch tokens."""
+        return self.source == "known-answer:token_grid"
+
     @model_validator(mode="after")
     def _has_a_use(self) -> Self:
         encoder = self.source.partition(":")[2]
@@ -147,6 +158,38 @@ class KnownAnswer(ModelEntry):
                     f"{field} has no meaning for {encoder!r}, only for {', '.join(encoders)}; "
                     "leave it out"
                 )
+        return self
+
+
+class Baseline(ModelEntry):
+    """Numbers of an image that bind nothing: its colors without their places, or coarse pixels."""
+
+    name: Slug = Field(
+        description="Its kind with hyphens, such as `color-histogram`: baselines have fixed names."
+    )
+    source: str = Field(
+        pattern=rf"^baseline:({'|'.join(BASELINES)})$",
+        description="`baseline:<kind>`, one of: color_histogram (64 bins), color_areas (pixels of "
+        "each color; of `render: {kind: shapes}` only), pixels (12 x 12, means). It has one layer "
+        "and is read with `tokens: [cls]`.",
+    )
+    extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @property
+    def has_patches(self) -> bool:
+        """A baseline is one vector per image."""
+        return False
+
+    @property
+    def has_final(self) -> bool:
+        """A baseline has layer 0 only."""
+        return False
+
+    @model_validator(mode="after")
+    def _has_its_name(self) -> Self:
+        name = self.source.partition(":")[2].replace("_", "-")
+        if self.name != name:
+            raise ValueError(f"the baseline {self.source!r} has the name {name!r} in every run")
         return self
 
 
@@ -472,6 +515,7 @@ def _tag(value: Any) -> str | None:
 
 AnyModel = Annotated[
     Annotated[KnownAnswer, Tag("known-answer")]
+    | Annotated[Baseline, Tag("baseline")]
     | Annotated[Controlled, Tag("controlled")]
     | Annotated[Zoo, Tag("zoo")]
     | Annotated[Pretrained, Tag("pretrained")]

@@ -49,6 +49,7 @@ READERS = {
 
 ADAPTERS = {
     "known-answer": "bindscope.models.known_answer:encode",
+    "baseline": "bindscope.models.baselines:load",
     "controlled": "bindscope.models.controlled:load",
     "zoo": "bindscope.models.zoo:load",
     "timm": "bindscope.models.timm_adapter:load",

@@ -6,9 +6,11 @@ the id of the element that it belongs to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import floor
 from typing import Any, Final
 
 import numpy as np
@@ -23,10 +25,15 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, ScalarFormatter
 from matplotlib.transforms import Bbox
 
+from bindscope.tables.numbers import number
+
 MOST_POINTS: Final = 60  # of a line; of longer ones so many, evenly
 MOST_CELLS: Final = 1500  # of a map; larger ones are images
 RADIUS_PT: Final = 4.0
 _POINTS_PER_INCH: Final = 72
+_SCALE: Final = 1000  # three decimals
+_SMALL: Final = 0.01
+_NOTE: Final = re.compile(r" \([^()]*\)$")  # behind a name, which a page filters by
 
 
 @dataclass(frozen=True)
@@ -189,7 +196,9 @@ def _of_interval(axes: Axes, line: Line2D, ends: Any, name: str) -> Iterator[Mar
 
 def _mark(box: Any, axes: Axes, names: tuple[str, ...], text: str, artist: Artist) -> Mark:
     names = tuple(dict.fromkeys(name for name in names if name))
-    return Mark(box, axes, ": ".join([*([", ".join(names)] if names else []), text]), names, artist)
+    words = ": ".join([*([", ".join(names)] if names else []), text])
+    plain = (_NOTE.sub("", name) for name in names)
+    return Mark(box, axes, words, tuple(dict.fromkeys((*names, *plain))), artist)
 
 
 def _title(axes: Axes) -> str:
@@ -225,4 +234,8 @@ def _tick_at(ticks: dict[float, str], place: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}".replace("-", "\u2212")
+    """Write a digit more than texts do, cut off: never above a bound that a text rounds down."""
+    if value and abs(value) < _SMALL:
+        return number(value, ".3g")
+    text = number(floor(value * _SCALE + 1e-6) / _SCALE, ".3f")
+    return text.rstrip("0").rstrip(".")

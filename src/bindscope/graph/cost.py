@@ -406,9 +406,10 @@ def pooled(product: Product) -> Work:
     """Count pooled tokens of all layers."""
     content = product.content
     shape, n = tower_of(content["model"], image_px(product)), _n_part(content)
-    is_custom = content["model"]["source"].startswith("toy:") or content["model"].get("modules")
-    layers = shape.n_layers + (0 if is_custom else 2)
-    widths = [shape.width] * (1 + (shape.vectors > 0))
+    scheme = content["model"]["source"].partition(":")[0]
+    is_custom = scheme == "toy" or content["model"].get("modules")
+    layers = shape.n_layers + (0 if is_custom else 1 if scheme == "baseline" else 2)
+    widths = [shape.width] * (scheme != "baseline") + [shape.width] * (shape.vectors > 0)
     widths += [(shape.vectors - 1) * shape.width] * (shape.vectors > 1)
     kind = content["model"]["extraction"]["dtype"]
     written = stored(kind, *((layers, n, width) for width in widths), axis=1)

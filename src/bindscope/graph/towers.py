@@ -15,6 +15,7 @@ from typing import Any
 
 from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.work import sides
+from bindscope.models.baselines import BASELINES
 
 WIDTHS = {
     "tiny": 192,
@@ -103,6 +104,8 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
         return _transformer(model["architecture"], side)
     if scheme == "toy":
         return _toy(model, image_px)
+    if scheme == "baseline":
+        return Tower(0, BASELINES[name.replace("_", "-")].dim, image_px, image_px)
     if scheme == "python":
         depth = model.get("n_layers") or len(model.get("modules") or ()) or 12
         return Tower(depth, 768, 16, image_px, unknown=f"the width of {model['source']}")

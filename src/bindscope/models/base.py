@@ -17,7 +17,7 @@ class TokenMap:
     """Which token of a sequence is what: [CLS], others, registers, then patches in raster order.
 
     `prefix` tokens stand before the first patch, the last of them registers; `grid` are rows and
-    columns of patches, whose side is `patch_px` in pixels of the model's input.
+    columns of patches, whose side is `patch_px` in pixels of the model's input; (0, 0) for none.
     """
 
     prefix: int
@@ -35,7 +35,8 @@ class TokenMap:
                 + (" and a [CLS] token" if self.has_cls else ""),
                 "count every token before the first patch in `prefix`",
             )
-        if len(self.grid) != 2 or min(*self.grid, self.patch_px) < 1:
+        without_patches = self.grid == (0, 0) and self.has_cls
+        if len(self.grid) != 2 or (min(*self.grid, self.patch_px) < 1 and not without_patches):
             raise ModelError(
                 "token map",
                 f"grid {self.grid} with patches of {self.patch_px} px has no patch",

@@ -39,7 +39,7 @@ from bindscope.models.known_answer_truth import (
     split_entropies,
 )
 from bindscope.priors.counts import not_counted
-from bindscope.statistics.control_variates import controlled
+from bindscope.statistics.control_variates import control_coefficient
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +111,9 @@ def realised_truth(
 
 def _read(information: Bits, surprise: Bits, entropy: float) -> float:
     """Return what the exact posterior reads of a part, bits; its loss is what is left to tell."""
-    read = entropy - float(controlled(surprise - information, surprise, entropy).mean())
+    lost = surprise - information
+    shared = control_coefficient(lost, surprise) * (surprise - entropy)
+    read = entropy - float((lost - shared).mean())
     return round(read, 12) + 0.0  # nothing is told: 0, and not what its sums were rounded by
 
 

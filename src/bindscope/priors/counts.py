@@ -170,17 +170,23 @@ def cell_log_odds(space: CodeSpace, objects: Bits) -> LogOdds:
 
 def object_given_counts_bits(counts: tuple[int, ...], space: CodeSpace) -> float:
     """H(O|M) in bits given a feature code that uses so many rows and columns."""
+    classes = margin_classes(counts, space)
+    codes = sum(ways * margins for ways, margins in classes.items())
+    return fsum(ways * margins * log2(ways) for ways, margins in classes.items()) / codes
+
+
+def margin_classes(counts: tuple[int, ...], space: CodeSpace) -> Counter[int]:
+    """Return how many margins M have N(M) object codes, by N, given how many values F uses."""
     rows, columns = sorted(counts)  # transposing changes nothing
-    return _object_given_counts_bits(rows, columns, space.min_objects, space.max_objects)
+    return _margin_classes(rows, columns, space.min_objects, space.max_objects)
 
 
 @lru_cache(maxsize=1 << 12)
-def _object_given_counts_bits(rows: int, columns: int, smallest: int, largest: int) -> float:
+def _margin_classes(rows: int, columns: int, smallest: int, largest: int) -> Counter[int]:
     classes: Counter[int] = Counter()
     for m in range(smallest, largest + 1):
         classes += codes_by_margins(rows, columns, m)
-    codes = sum(ways * margins for ways, margins in classes.items())
-    return fsum(ways * margins * log2(ways) for ways, margins in classes.items()) / codes
+    return classes
 
 
 def _two(space: CodeSpace) -> tuple[int, int]:

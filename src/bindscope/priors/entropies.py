@@ -13,7 +13,7 @@ from bindscope.codes.space import CodeSpace, build_space, feature_counts, outcom
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.splits import SPLITS
-from bindscope.priors.counts import not_counted, object_given_counts_bits
+from bindscope.priors.counts import margin_classes, not_counted, object_given_counts_bits
 
 Counts = tuple[int, ...]
 
@@ -27,7 +27,8 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     parts `h_counts_given_feature_bits` H(M|F) and `h_object_given_counts_bits` H(O|M) (None with a
     `counts_reason` where counts M have no exact prior, see `priors.counts`), `n_feature_codes`,
     `split_gap_bits` (Kullback-Leibler divergence of the split's distribution from the space's: what
-    a model of the space must lose on the split; 0 for a random split) and `method` (`exact`).
+    a model of the space must lose on the split; 0 for a random split), `method` (`exact`), and
+    `largest_prior_loss_..._bits`: an entropy is the mean of the prior's loss, this is its maximum.
     """
     space = build_space(dataset.space)
     ways = space.covers()
@@ -44,8 +45,37 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
             vectors, numbers = np.unique(counts, axis=0, return_counts=True)
             codes = dict(zip(map(tuple, vectors.tolist()), numbers.tolist(), strict=True))
         row = _row(codes, ways, weight_bits, n_space)
-        rows.append({"split": split, **row, **_parts(codes, ways, within), "counts_reason": reason})
+        row |= _parts(codes, ways, within) | _largest_losses(codes, ways, space, not reason)
+        rows.append({"split": split, **row, "counts_reason": reason})
     return rows
+
+
+def _largest_losses(
+    codes: Mapping[Counts, int], ways: Mapping[Counts, int], space: CodeSpace, counted: bool
+) -> dict[str, float | None]:
+    """Return the largest losses of the prior in a split, in bits, named like the entropies."""
+    n_split = sum(n * ways[counts] for counts, n in codes.items())
+    rarest = {counts: _smallest_weight(counts, space) for counts in codes}
+    largest: dict[str, float | None] = {
+        "object": log2(n_split) - log2(min(rarest.values())),
+        "feature": log2(n_split) - log2(min(ways[counts] for counts in codes)),
+        "object_given_feature": max(log2(ways[c]) - log2(rarest[c]) for c in codes),
+        "counts_given_feature": None,
+        "object_given_counts": None,
+    }
+    if counted:
+        classes = {counts: margin_classes(counts, space) for counts in codes}
+        largest["counts_given_feature"] = max(log2(ways[c]) - log2(min(classes[c])) for c in codes)
+        largest["object_given_counts"] = max(log2(max(classes[c])) for c in codes)
+    return {f"largest_prior_loss_{name}_bits": value for name, value in largest.items()}
+
+
+def _smallest_weight(counts: Counts, space: CodeSpace) -> int:
+    """Return the smallest weight of an object code of a feature code with these counts."""
+    weights = outcome_weights(space)
+    if max(weights) == 1:
+        return 1
+    return min(weight for m, weight in enumerate(weights) if weight and covers(counts, m, m))
 
 
 def _weight_bits(space: CodeSpace, ways: Mapping[Counts, int]) -> dict[Counts, float]:

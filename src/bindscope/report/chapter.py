@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
 from markupsafe import Markup
+
+from bindscope.tables.numbers import at_least, between, number
 
 Kind = Literal["label", "number", "text", "code"]
 
@@ -77,17 +79,20 @@ class Column:
     explanation
         What the numbers are, shown when the pointer rests on the heading.
     format
-        Format of numbers, as Python writes it.
+        Format of numbers, as Python writes it, or what writes them.
     interval
         Whether ``<source>_low`` and ``<source>_high`` are shown below the number.
+    bound
+        Whether numbers are lower bounds in bits: rounded down, and their intervals outwards.
     """
 
     heading: str
     source: str
     kind: Kind = "text"
     explanation: str = ""
-    format: str = "z.2f"
+    format: str | Callable[[float], str] = ".2f"
     interval: bool = False
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,29 +232,29 @@ def page_table(
     return PageTable(title, tuple(columns[i] for i in filled), rows, folded)
 
 
-def number(value: float | None, form: str = "z.2f") -> str:
-    """Write a number with a real minus sign; None and NaN are empty.
-
-    Parameters
-    ----------
-    value
-        The number.
-    form
-        Its format; default: two decimals.
-    """
-    return "" if value is None or pd.isna(value) else format(value, form).replace("-", "\u2212")
-
-
 def _cell(column: Column, record: Mapping[Any, Any]) -> Cell:
     value = record[column.source]
+    if isinstance(value, Cell):
+        return value
     if column.kind != "number":
         return Cell("" if pd.isna(value) else str(value))
-    below = ""
-    if column.interval:
-        ends = [number(record[f"{column.source}_{end}"], column.format) for end in ("low", "high")]
-        below = " to ".join(ends) if all(ends) else ""
-    exact = "" if pd.isna(value) else repr(float(value))
-    return Cell(number(value, column.format), exact, below)
+    if pd.isna(value):
+        return Cell("")
+    ends = [record[f"{column.source}_{end}"] for end in ("low", "high")] if column.interval else []
+    below = _interval(column, *ends) if ends and not any(map(pd.isna, ends)) else ""
+    return Cell(_write(column, value), repr(float(value)), below)
+
+
+def _write(column: Column, value: float) -> str:
+    if callable(column.format):
+        return column.format(value)
+    return at_least(value) if column.bound else number(value, column.format)
+
+
+def _interval(column: Column, low: float, high: float) -> str:
+    if column.bound:
+        return between(low, high)
+    return f"{_write(column, low)} to {_write(column, high)}"
 
 
 def numbers_first(text: str) -> tuple[bool, int, str]:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 
 import pandas as pd
 
-from bindscope.report.chapter import Column, Finding, PageTable, Section, number, page_table
+from bindscope.report.chapter import Cell, Column, Finding, PageTable, Section, page_table
 from bindscope.statistics.claims import VERDICTS, Judgment
+from bindscope.tables.numbers import at_least, between, number, p_value
 
 _COLUMNS = (
     Column("claim", "claim"),
     Column("where", "where"),
     Column("verdict", "verdict", "label"),
-    Column("effect", "effect", "number", "in the unit beside it", "z.3g", True),
+    Column("effect", "effect", "number", "in the unit beside it"),
     Column("unit", "unit"),
     Column("interval over", "resampled"),
-    Column("p", "p_value", "number", "one-sided, Holm-corrected over the rows", ".2g"),
+    Column("p", "p_value", "number", "one-sided, of the claim, Holm-corrected over the rows",
+           p_value),
     Column("weakest impostor", "impostor"),
     Column("why not testable", "reason"),
-)
+)  # fmt: skip
 
 
 MOST_PLACES = 4  # that a sentence lists; the table of claims has all
@@ -79,7 +82,8 @@ def claims_section(judgments: Sequence[Judgment], rates: pd.DataFrame, study: st
     """
     text = (
         "Effects carry 95 % intervals over the named units. A claim holds if the one-sided p-value "
-        f"is at most 0.025 after Holm's correction over the {len(judgments)} effects below. The "
+        f"is at most 0.025 after Holm's correction over the {len(judgments)} effects below; it "
+        "does not hold if that of its opposite is. The p shown is always that of the claim. The "
         "weakest impostor is the planted representation without the claimed property "
         "for which the claim was made most often; all verdicts on planted cases are in "
         "docs/known_answers.md."
@@ -94,9 +98,7 @@ def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> Pa
             "claim": judgment.claim.sentence,
             "where": judgment.effect.where,
             "verdict": judgment.verdict,
-            "effect": judgment.effect.value,
-            "effect_low": judgment.effect.low,
-            "effect_high": judgment.effect.high,
+            "effect": _effect_cell(judgment),
             "unit": judgment.claim.unit,
             "resampled": f"{judgment.effect.n} {judgment.effect.resampled}",
             "p_value": judgment.p_value,
@@ -108,10 +110,36 @@ def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> Pa
     return page_table("Claims", _COLUMNS, pd.DataFrame(rows))
 
 
+def write_effect(judgment: Judgment) -> tuple[str, str]:
+    """Write an effect and its interval, the same on every part of the page.
+
+    Parameters
+    ----------
+    judgment
+        What was judged.
+
+    Returns
+    -------
+    value, interval
+        Empty where there is none; a lower bound is rounded down, and its interval outwards.
+    """
+    effect = judgment.effect
+    ends = (effect.low, effect.high)
+    known, form = not any(map(isnan, ends)), ".1f" if judgment.claim.unit == "points" else ".2f"
+    if effect.is_bound and not isnan(effect.value):
+        return f"\u2265\u00a0{at_least(effect.value)}", between(*ends) if known else ""
+    interval = " to ".join(number(end, form) for end in ends) if known else ""
+    return number(effect.value, form), interval
+
+
+def _effect_cell(judgment: Judgment) -> Cell:
+    text, interval = write_effect(judgment)
+    return Cell(text, repr(float(judgment.effect.value)) if text else "", interval)
+
+
 def _in_short(judgment: Judgment) -> str:
     effect = judgment.effect
     if judgment.verdict == "not testable":
         return f"{effect.where} ({judgment.reason})"
-    form = "z.1f" if judgment.claim.unit == "points" else "z.2f"
-    value, low, high = (number(v, form) for v in (effect.value, effect.low, effect.high))
-    return f"{effect.where}: {value} {judgment.claim.unit} ({low} to {high})"
+    value, interval = write_effect(judgment)
+    return f"{effect.where}: {value} {judgment.claim.unit} ({interval})"

@@ -124,7 +124,7 @@ def resampled_means(
     -------
     float64 (B, q).
     """
-    sums, sizes = _by_cluster(np.asarray(values, dtype=np.float64), clusters)
+    sums, sizes = cluster_sums(np.asarray(values, dtype=np.float64), clusters)
     g = len(sizes)
     table = np.column_stack([sums, sizes])
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
@@ -160,7 +160,7 @@ def cluster_numbers(rows: NDArray[np.integer]) -> NDArray[np.intp]:
     return numbers
 
 
-def _by_cluster(
+def cluster_sums(
     values: NDArray[np.float64], clusters: NDArray[np.integer] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sums (G, q) and numbers of scenes (G,) of clusters."""

@@ -29,6 +29,8 @@ VERDICTS: tuple[Verdict, ...] = (
     "holds", "does not hold", "not significant", "not testable",
 )  # fmt: skip
 TRAINING_SEEDS = "training seeds"
+SCENES, IMAGES = "test scenes", "test images"
+FEWEST = 20  # scenes or images: resamples of fewer are no sample of what could have been
 ALPHA = 0.025  # one-sided: without correction, a claim holds if its 95 % interval says so
 
 
@@ -85,6 +87,13 @@ class Effect:
         Degrees of freedom of a t interval over training seeds; None for n - 1.
     directions
         From how many directions its own was chosen: 2 where the larger of two comes first.
+    p_value
+        Of an exact one-sided test that the effect is where it is claimed to be, which stands for
+        that of the interval; nothing is then shown against the claim. None: by the interval.
+    is_bound
+        Whether the value is a lower bound, which is rounded down.
+    about
+        Names to find it by, as its claim's study has them.
     """
 
     claim: str
@@ -97,6 +106,9 @@ class Effect:
     reason: str = ""
     freedom: float | None = None
     directions: int = 1
+    p_value: float | None = None
+    is_bound: bool = False
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,8 +122,8 @@ class Judgment:
     verdict
         `not testable` says that there is no interval, `not significant` that there is one.
     p_value
-        One-sided, of the side that the verdict names, corrected over the chapter; NaN if the
-        claim was not testable.
+        One-sided, of the claim (also where its opposite was shown), corrected over the chapter; NaN
+        if the claim was not testable.
     reason
         Why it was not testable; else empty.
     """
@@ -185,7 +197,7 @@ def judge(claims: Iterable[Claim], effects: Iterable[Effect]) -> list[Judgment]:
             verdict = "not significant"
             if min(holds, refuted) <= ALPHA:
                 verdict = "holds" if holds <= refuted else "does not hold"
-            p = min(holds, refuted)
+            p = holds
         judgments.append(Judgment(by_name[effect.claim], effect, verdict, float(p), reasons[i]))
     return judgments
 
@@ -199,7 +211,15 @@ def _why_not(claim: Claim, effect: Effect) -> str:
         raise ValueError(f"{effect.claim}, {effect.where}: the interval does not hold the value")
     if effect.n < 2:
         return f"one unit of {effect.resampled}"
-    if effect.low == effect.high and claim.expected != "within" and effect.value == claim.threshold:
+    if effect.resampled in (SCENES, IMAGES) and effect.n < FEWEST:
+        return f"only {effect.n} {effect.resampled}"
+    tested = effect.p_value is not None
+    if (
+        effect.low == effect.high
+        and not tested
+        and claim.expected != "within"
+        and effect.value == claim.threshold
+    ):
         return "the effect is the threshold itself in every unit"
     return ""
 
@@ -210,6 +230,8 @@ def _in_all(p_value: float, effect: Effect) -> float:
 
 
 def _p_holds(claim: Claim, effect: Effect) -> float:
+    if effect.p_value is not None:
+        return effect.p_value
     if claim.expected == "above":
         return _p_above(effect, claim.threshold)
     if claim.expected == "below":
@@ -218,6 +240,8 @@ def _p_holds(claim: Claim, effect: Effect) -> float:
 
 
 def _p_refuted(claim: Claim, effect: Effect) -> float:
+    if effect.p_value is not None:
+        return 1.0
     if claim.expected == "above":
         return _p_below(effect, claim.threshold)
     if claim.expected == "below":

@@ -14,28 +14,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def controlled(
-    values: NDArray[np.floating], control: NDArray[np.floating], expected: float
-) -> NDArray[np.float64]:
-    """Take off what the sample's control says of the sample: ``values - c (control - expected)``.
+def control_coefficient(values: NDArray[np.floating], control: NDArray[np.floating]) -> float:
+    """Return the coefficient c of ``values - c * (control - expected)``, between 0 and 1.
 
-    The coefficient is that of the regression of values on the control, kept between 0 and 1: 0
-    where the two have nothing to do with each other, 1 where they rise and fall together. The
-    expectation of the mean stays what it was, up to a term of order 1 / N because the coefficient
-    is estimated on the same sample.
+    It is that of the regression of values on the control: 0 where the two have nothing to do with
+    each other, 1 where they rise and fall together. From other scenes than those whose mean is
+    taken, so that the expectation of the mean stays exactly what it was.
 
     Parameters
     ----------
     values, control
         Floats (N,), of the same scenes.
-    expected
-        The control's exact expectation.
-
-    Returns
-    -------
-    float64 (N,).
     """
     moving = np.asarray(control, np.float64) - np.mean(control)
     square = float(moving @ moving)
     slope = float(moving @ values) / square if square else 0.0
-    return np.asarray(values - min(max(slope, 0.0), 1.0) * (control - expected), np.float64)
+    return min(max(slope, 0.0), 1.0)

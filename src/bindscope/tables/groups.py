@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,11 +16,28 @@ def home_of(groups: Groups) -> dict[str, str]:
 
 
 def with_groups(table: pd.DataFrame, groups: Groups) -> pd.DataFrame:
-    """Add the column `group`; of a model that is in none, its name."""
-    return table.assign(group=table["model"].replace(home_of(groups)))
+    """Add `group`, of a model that is in none its name, and `group_size`, of models."""
+    groups = list(groups)
+    sizes = {str(group["name"]): len(group["models"]) for group in groups}
+    names = table["model"].replace(home_of(groups))
+    return table.assign(group=names, group_size=names.map(sizes).fillna(1).astype(int))
+
+
+def complete_groups(rows: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
+    """Let a group's name stand for all of its models only; others have their own as `group`.
+
+    A group is complete at a place (columns) where each of its models was read, all at the same
+    layers. `rows` are those of `with_groups`.
+    """
+    by = [*place, "group"]
+    cells = rows.drop_duplicates([*by, "model", "layer"]).groupby(by, sort=False, dropna=False)
+    counts = cells["layer"].agg(n_cells="size", n_layers="nunique").reset_index()
+    both = rows[[*by, "group_size"]].merge(counts, "left", by)
+    complete = (both["n_cells"] == both["group_size"] * both["n_layers"]).to_numpy()
+    return rows.assign(group=rows["group"].where(complete, rows["model"]))
 
 
 def group_names(models: Iterable[str], groups: Groups) -> list[str]:
-    """Return names of groups, and of models that are in none, in the order of their models."""
+    """Return names of models in order, that of a group before its first one."""
     home = home_of(groups)
-    return list(dict.fromkeys(home.get(model, model) for model in models))
+    return list(dict.fromkeys(n for model in models for n in (home.get(model, model), model)))

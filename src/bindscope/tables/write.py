@@ -12,6 +12,7 @@ import pyarrow.parquet as parquet
 from bindscope.core.errors import StoreError, first_line
 from bindscope.core.files import write_atomic
 from bindscope.core.parquet import read_sealed, seal
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import PathLike, rerun
 from bindscope.tables.schema import TableSchema, pandas_type, validate
 
@@ -42,6 +43,8 @@ def write_table(frame: pd.DataFrame, base_path: PathLike, schema: TableSchema) -
     base = Path(base_path)
     frame = validate(frame, schema, str(base))
     write_atomic(base.with_name(base.name + ".parquet"), parquet_bytes(frame, schema))
+    floats = frame.select_dtypes("float64")
+    frame = frame.assign(**(floats + 0.0))  # for people: 0 has no sign
     write_atomic(base.with_name(base.name + ".csv"), frame.to_csv(index=False, lineterminator="\n"))
     write_atomic(base.with_name(base.name + ".html"), html_text(frame, schema.name))
 
@@ -70,7 +73,7 @@ def html_text(frame: pd.DataFrame, name: str) -> str:
             f"{name}.csv beside this page.</p>\n"
         )
     table = frame.head(HTML_ROWS).to_html(
-        index=False, border=0, na_rep="", float_format=lambda x: f"{x:.4f}"
+        index=False, border=0, na_rep="", float_format=lambda x: number(x, ".4f")
     )
     return _PAGE.format(name=name, note=note, table=table)
 

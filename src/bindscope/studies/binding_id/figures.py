@@ -35,6 +35,7 @@ from bindscope.studies.binding_id.views import (
     roles_in_order,
     summaries,
 )
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 MOST_MODELS = 12
@@ -199,7 +200,7 @@ def _head_map(axes: Axes, rows: pd.DataFrame) -> None:
     heat_map(axes, heads, numbers=_number if few else None, number_size=6, cmap="Oranges",
              origin="lower")  # fmt: skip
     axes.set_facecolor("#DDDDDD")
-    axes.set_xlabel(f"head (all: {whole:+.2f} of answers)", fontsize=6)
+    axes.set_xlabel(f"head (all: {number(whole, '+.2f')} of answers)", fontsize=6)
     for ticks, names in ((axes.set_yticks, wide.index), (axes.set_xticks, wide.columns)):
         places = range(0, len(names), max(1, -(-len(names) // 8)))
         ticks(places, [str(names[place]) for place in places])
@@ -207,8 +208,7 @@ def _head_map(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _number(value: float) -> tuple[str, str]:
-    words = f"{round(value, 2) + 0.0:.2f}".replace("0.", ".")  # no minus before 0
-    return words, "white" if value > 0.6 else "#333333"
+    return number(value).replace("0.", "."), "white" if value > 0.6 else "#333333"
 
 
 _SHARES = (-0.04, 1.04)

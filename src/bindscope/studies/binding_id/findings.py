@@ -13,7 +13,6 @@ from bindscope.report.chapter import (
     Finding,
     PageTable,
     Section,
-    number,
     page_table,
 )
 from bindscope.report.claims import claims_findings, claims_section, read_rates
@@ -35,6 +34,7 @@ from bindscope.studies.binding_id.views import (
     named,
     summaries,
 )
+from bindscope.tables.numbers import number, p_value
 from bindscope.tables.rows import rows_with
 
 _LISTED = 8  # heads that are named
@@ -96,7 +96,7 @@ _COLUMNS = {
         Column("change", "change", "number", "of these answers, against the control or as it says",
                "+.2f", True),
         Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment",
-               ".1e"),
+               p_value),
         Column("bits saved", "bits", "number", "per answer on rows that were not fitted to, by it "
                "and guesses alone", ".2f", True),
         Column("rows", "n_rows", "number", "", "d"),
@@ -179,7 +179,7 @@ def _opening(judgments: Sequence[Judgment], before: str) -> tuple[str, ...]:
             each: list[str] = []
             for effect in (judgment.effect for judgment in of_claim[:_OPENED]):
                 value, low, high = (
-                    number(100 * end, "z.0f") for end in (effect.value, effect.low, effect.high)
+                    number(100 * end, ".0f") for end in (effect.value, effect.low, effect.high)
                 )
                 interval = (
                     f"{low} to {high}" if each else f"of the answers, 95 % CI {low} to {high}"

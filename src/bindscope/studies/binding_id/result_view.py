@@ -18,6 +18,7 @@ from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import in_order, summaries
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 from bindscope.tables.schema import frame_of
 
@@ -113,13 +114,14 @@ def summarize(result: Result) -> Summary:
 
 def _percent(row: Any, name: str) -> str:
     value, low, high = (100 * row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return f"{value:.1f} %" + ("" if pd.isna(low) else f" ({low:.1f} to {high:.1f})")
+    text, *ends = (number(share, ".1f") for share in (value, low, high))
+    return f"{text} %" + (f" ({' to '.join(ends)})" if all(ends) else "")
 
 
 def _before(row: Mapping[Any, Any]) -> str:
     """Return how many of these answers were given without the edit."""
     change = row["change"]
-    return "-" if pd.isna(change) else f"{100 * abs(row['share'] - change):.1f} %"
+    return "-" if pd.isna(change) else f"{number(100 * abs(row['share'] - change), '.1f')} %"
 
 
 @styled

@@ -8,7 +8,8 @@ no other fit is there.
 
 The interval of a sum of parts is that of the fit that they come from, where it reports the same
 sum. Otherwise it has the sums of their ends: as wide as if they erred together, so it may be too
-wide, and is not too narrow.
+wide. Its lower end is above the sum of what there is with a probability of at most the sum of
+theirs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from bindscope.core.files import canonical_json, sha256
 from bindscope.studies.binding_information.flags import (
@@ -31,6 +34,7 @@ from bindscope.studies.binding_information.quantities import (
     CHAIN,
     COUNTS,
     ENTROPIES,
+    EVIDENCE,
     FEATURES,
     LOSSES,
     PAIRING,
@@ -69,8 +73,9 @@ _CHOSEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "object_anchored": (("object_anchored",), LOSSES["object_anchored"][:3]),
     **{
         name: ((name,), (LOSSES[name].validation, *_columns(part)))
-        for name, part in zip(CHAIN, PARTS, strict=True)
+        for name, part in zip(CHAIN[:-1], PARTS[:-1], strict=True)
     },
+    CHAIN[-1]: (CHAIN[-1:], (LOSSES[CHAIN[-1]].validation, *_columns(PAIRING), EVIDENCE)),
 }  # fmt: skip
 # The same of all fits of a place: names, numbers of scenes, what there is to know.
 _OF_PLACE: Final = (
@@ -128,7 +133,6 @@ def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
     return min(
         having,
         key=lambda c: (
-            c.row["status"] == "failed",
             bool(c.flags(part) & set(BAD_ENDS)),
             c.row[column],
             c.row["probe"],
@@ -200,8 +204,10 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
     anchored = won["object_anchored"]  # its bound has no column of its own
     feature, counts, pairing = (row[LOSSES[part].validation] for part in CHAIN)
     nothing = (None, None, None)
+    plain = [row[name] for name in with_ends(PAPER_WHOLE)]
+    if plain[0] is not None:
+        plain = np.clip(plain, 0.0, row[WHOLE.entropy]).tolist()
     bounds: tuple[tuple[Any, Ends, tuple[str, ...]], ...] = (
-        (row["val_loss_object_bits"], [row[n] for n in with_ends(PAPER_WHOLE)], ("object",)),
         (
             row["val_loss_object_anchored_bits"],
             anchored.parts.get("anchored", nothing) if anchored else nothing,
@@ -210,7 +216,7 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
         (total((feature, pairing, counts or 0.0)), chained, CHAIN),
     )
     possible = [bound for bound in bounds if bound[0] is not None and bound[1][0] is not None]
-    _, ends, parts = min(possible, key=lambda bound: bound[0], default=(None, nothing, ()))
+    _, ends, parts = min(possible, key=lambda bound: bound[0], default=(None, plain, ("object",)))
     used = {part for part in CHAIN if won[part]} | set(parts)
     return used, dict(zip(with_ends(WHOLE.bound), ends, strict=True))
 

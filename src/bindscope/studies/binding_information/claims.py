@@ -8,6 +8,7 @@ lower bounds is no difference of information.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -15,27 +16,36 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
+from bindscope.models.baselines import BASELINES
+from bindscope.statistics.claims import SCENES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
 from bindscope.studies.binding_information.flags import unusable
 from bindscope.studies.binding_information.names import label_family, label_tokens
-from bindscope.studies.binding_information.quantities import PAIRING, with_ends
-from bindscope.studies.binding_information.quotes import SMALLEST_BITS, Quotes, Record, at_least
+from bindscope.studies.binding_information.quantities import EVIDENCE, PAIRING, with_ends
+from bindscope.studies.binding_information.quotes import SMALLEST_BITS, Quotes, Record
 from bindscope.studies.binding_information.views import (
     each_model,
     last_layers,
     measured,
     name_order,
+    named_groups,
 )
+from bindscope.tables.numbers import at_least
 
 DECODED: Final = "pairing-decoded"
+BINDS: Final = "pairing-beyond-colors"
 MORE: Final = "more-pairing-decoded"
-SCENES: Final = "test scenes"
 CLAIMS: Final = (
     Claim(
         DECODED,
         "In new scenes of the same distribution, a probe decodes from the representation which "
         "feature belongs to which, beyond which features occur and how often.",
+        unit="bits",
+    ),
+    Claim(
+        BINDS,
+        "A probe decodes more of the pairing from the representation than probes decode from the "
+        "colors of the images alone, without their places.",
         unit="bits",
     ),
     Claim(
@@ -56,13 +66,17 @@ def effects(table: pd.DataFrame, quoted: Quotes, models: Sequence[str] = ()) -> 
     """Return what a table says of `CLAIMS`, at last layers that may be quoted.
 
     One effect per quoted pairing bound, over training seeds where a group has several, else over
-    the test scenes of the one network; and one per two groups that the same probe was fitted to.
-    Names of `models` are in the configuration's order.
+    the test scenes of the one network, by their evidence; the same against what the colors of the
+    images give away, where a baseline was measured; and one per two groups that the same probe was
+    fitted to. Names of `models` are in the configuration's order.
     """
-    return [*_decoded(table, quoted), *compared(table, models)]
+    decoded = list(_decoded(table, quoted))
+    return [*(effect for _, effect in decoded), *_beyond_colors(table, decoded),
+            *compared(table, models)]  # fmt: skip
 
 
-def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[Effect]:
+def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[tuple[str, Effect]]:
+    """Yield the dataset and the effect of every pairing bound that may be quoted."""
     scenes = table.groupby("dataset")["n_test"].first()
     for row in quoted.rows.to_dict("records"):
         if not row[PAIRING.entropy] > SMALLEST_BITS or pd.isna(row[PAIRING.bound]):
@@ -70,26 +84,64 @@ def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[Effect]:
         value, low, high = (float(row[name]) for name in with_ends(PAIRING.bound))
         several = row["n_models"] > 1
         probe = label_family(row["family"]).words
-        yield Effect(
+        effect = Effect(
             DECODED, f"{_place(row)}, {row['model']}, {probe}", value, low, high,
             int(row["n_models"] if several else scenes[row["dataset"]]),
             TRAINING_SEEDS if several else SCENES,
-            _ASSUMED if row["assumed_prior"] else _PRIOR if value == low == high == 0 else "",
+            _ASSUMED if row["assumed_prior"] else _PRIOR if row[EVIDENCE] == 0 else "",
+            p_value=None if several else 2.0 ** -max(0.0, row[EVIDENCE]),
+            is_bound=True,
         )  # fmt: skip
+        yield str(row["dataset"]), effect
+
+
+def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -> Iterator[Effect]:
+    """Subtract what the strongest baseline that discards places decodes on the same dataset.
+
+    The best of its probes on the test scenes, so that a difference is not one of probes. Intervals
+    have the worst of both ends: as if the two erred in opposite directions.
+    """
+    rivals = strongest_rivals(table)
+    for dataset, effect in decoded:
+        if dataset not in rivals:
+            continue
+        rival = rivals[dataset]
+        value, low, high = (float(rival[name]) for name in with_ends(PAIRING.bound))
+        flags = ", ".join(unusable(rival["flags"]))
+        reason = _ASSUMED if effect.reason == _ASSUMED else ""
+        words = f"{BASELINES[rival['model']].words} (\u2265\u00a0{at_least(value)})"
+        yield Effect(
+            BINDS, f"{effect.where}, against {words}",
+            effect.value - value, effect.low - high, effect.high - low, effect.n, effect.resampled,
+            f"{rival['model']} is flagged {flags}" if flags else reason,
+            # Against a rival of nothing, the exact test against 0 stands.
+            p_value=None if high else effect.p_value,
+        )  # fmt: skip
+
+
+def strongest_rivals(table: pd.DataFrame) -> dict[str, Record]:
+    """Return by dataset the row of the largest pairing bound of baselines that discard places."""
+    rows = measured(table, baseline=True)
+    placeless = [name for name, baseline in BASELINES.items() if baseline.discards_place]
+    rows = rows[rows["model"].isin(placeless) & rows[PAIRING.bound].notna()]
+    strongest = rows.sort_values(PAIRING.bound, kind="stable").groupby("dataset").tail(1)
+    return {str(row["dataset"]): row for row in strongest.to_dict("records")}
 
 
 def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     """Compare every two groups that one probe was fitted to, if one has several training seeds.
 
     The group with the larger mean comes first; the interval is Welch's, over training seeds.
+    Positive controls are compared with none: what they were trained for needs no measurement.
     """
     rows = measured(table, known_answer=False)
+    rows = rows[~rows["is_control"].astype(bool)]
     rows = rows[(rows["protocol"] != "paper") & ~rows["assumed_prior"].astype(bool)]
     rows = rows[rows[PAIRING.bound].notna() & (rows[PAIRING.entropy] > SMALLEST_BITS)]
     rows = rows[~rows["flags"].map(unusable).astype(bool)]
-    single = each_model(last_layers(rows)) if len(rows) else rows
+    single = each_model(named_groups(last_layers(rows))) if len(rows) else rows
     effects = []
-    for _, here in single.groupby(_GROUP, sort=False):
+    for place, here in single.groupby(_GROUP, sort=False):
         values = {
             str(name): part[PAIRING.bound].to_numpy(float)
             for name, part in here.groupby("group", sort=False)
@@ -100,7 +152,8 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
         for more, less in combinations(names, 2):
             if max(len(values[more]), len(values[less])) > 1:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
-                effects.append(_difference(about, more, less, values))
+                effect = _difference(about, more, less, values)
+                effects.append(replace(effect, about=(*place, more, less)))
     return effects
 
 

@@ -7,6 +7,7 @@ from bindscope.studies.binding_information.flags import FLAGS, STATUSES
 from bindscope.studies.binding_information.quantities import (
     BEYOND,
     COUNTS,
+    EVIDENCE,
     FEATURES,
     LOSSES,
     PAIRING,
@@ -34,20 +35,21 @@ from bindscope.tables.schema import (
 TOKENS = ("cls", "mean", "cls_mean", "patches")
 
 _BOOTSTRAP = "`information`: bootstrap over test scenes for this fitted probe"
+_LIMIT = "`statistics.lower_limits`, for this fitted probe"
 
 
-def _interval(estimate: str) -> tuple[Column, Column]:
+def _interval(estimate: str, source: str = _BOOTSTRAP) -> tuple[Column, Column]:
     of = f"end of the 95 % interval of `{estimate}`."
     return (
-        bits(f"{estimate}_low", f"Lower {of}", _BOOTSTRAP),
+        bits(f"{estimate}_low", f"Lower {of}", source),
         bits(f"{estimate}_high", f"Upper {of}", _BOOTSTRAP),
     )
 
 
 def _bound(quantity: Quantity, meaning: str) -> tuple[Column, ...]:
     meaning = f"A true lower bound on {meaning}"
-    bound = bits(quantity.bound, meaning, "`information`; ours", reference="close")
-    return bound, *_interval(quantity.bound)
+    bound = bits(quantity.bound, meaning, "`information`; ours", low=0.0, reference="close")
+    return bound, *_interval(quantity.bound, _LIMIT)
 
 
 def _ratio(ratio: Ratio) -> Column:
@@ -217,7 +219,7 @@ _LOSSES = (
             f"prior_loss_{name}_bits",
             f"What the exact prior alone loses on {symbol} over the same test scenes{gap}. Its "
             "expectation is the entropy; what the probe's loss shares with it, scene by scene, is "
-            "taken off in the bounds.",
+            "subtracted in the bounds.",
             "`anchors`; where the prior is estimated, the entropy",
         )
         for name, symbol, gap in (
@@ -281,6 +283,17 @@ _ESTIMATES = (
         PAIRING,
         "I(O;Z|M), the pairing information, which values belong together. From "
         "loss_object_given_counts_bits likewise.",
+    ),
+    Column(
+        EVIDENCE,
+        "float64",
+        "bits",
+        "log2 of the e-value against no pairing information: the sum over test scenes of what the "
+        "probe's mixture gains over the exact prior. Without pairing information it exceeds b bits "
+        "with a probability of at most 2^-b, for any number of scenes. Empty where the prior is "
+        "estimated or counts have none.",
+        "`information`; ours",
+        "allowed",
     ),
     *_bound(
         BEYOND,
@@ -422,8 +435,9 @@ CURVE_COLUMNS: tuple[Column, ...] = (
         "What the exact prior alone pays for it on the test scenes.",
         "`information`", null="never", low=0.0, reference="exact",
     ),
-    bits("lower_bound_bits", "A true lower bound on the quantity.", _CURVES, reference="close"),
-    *_interval("lower_bound_bits"),
+    bits("lower_bound_bits", "A true lower bound on the quantity.", _CURVES, low=0.0,
+         reference="close"),
+    *_interval("lower_bound_bits", _LIMIT),
     bits(
         "asymptote_bits",
         "What the bound tends to with more train scenes: a of a - b n^-c, by least squares over "

@@ -16,6 +16,7 @@ from pydantic import (
 from bindscope.config.base import Model, ModelName, NonNegativeInt, PositiveInt, ProbeName, Slug
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import Grid, ModelGroup, Tokens, grid_problems, group_problems
+from bindscope.config.models import AnyModel
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.registry import FAMILIES, options_of
 
@@ -125,10 +126,22 @@ def problems(config: Config, section: Section) -> Iterator[str]:
     for where, block in blocks:
         yield from grid_problems(where, block, datasets, models)
         used = [datasets[name] for name in block.datasets]
+        yield from _vectors(where, block, models)
         for probe in (probes[name] for name in block.probes):
             yield from _tokens(where, probe, block)
             yield from _groups(where, probe, used)
     yield from group_problems(section.groups, models)
+
+
+def _vectors(where: str, block: FitBlock, models: Mapping[str, AnyModel]) -> Iterator[str]:
+    """Yield the models that have no patches, where a block reads more than their vector."""
+    if absent := [tokens for tokens in block.tokens if tokens != "cls"]:
+        for model in (models[name] for name in block.models):
+            if not model.has_patches:
+                yield (
+                    f"{where}.tokens: model {model.name!r} has no patches, but tokens lists "
+                    f"{absent[0]!r}; put it in a block with tokens: [cls]"
+                )
 
 
 def _tokens(where: str, probe: AnyProbe, block: FitBlock) -> Iterator[str]:

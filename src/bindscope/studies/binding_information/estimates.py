@@ -9,29 +9,29 @@ Two families of estimates stand side by side (``docs/information.md``):
   bounds: of what (F), how many (the counts M given F), what goes with what (O given M), and sums
   of them.
 
-Some samples of test scenes are more surprising than others, and a probe that knows little pays for
-that as the exact prior does. The prior's loss on each scene is known, and so is its expectation,
-the entropy: what the probe's loss shares with it is taken off (`statistics.control_variates`). A
-bound is the entropy minus what is left: of a probe that is no better than the prior it is 0, and of
-one without a loss the whole entropy, whatever the sample. (Spec 1, section 9, holds every probe
-fully against the prior; of one without a loss that exceeds the entropy in half of all samples.)
+Each part with anchors is mixed with its exact prior, so that no scene can lose much (`prior`: the
+mixture is the prior alone, and the bound is 0). Some samples of test scenes are more surprising
+than others, and a probe that predicts little pays for that as the prior does. The prior's loss on
+each scene is known, and so is its expectation, the entropy: what the probe's loss shares with it,
+as measured on validation, is subtracted (`statistics.control_variates`).
 
-Every family contains the prior: a part that does not beat it on validation is the prior (flag
-`prior`), and its bound is 0. Nothing else is clipped. Losses are cross-entropies on the test split
-in bits per scene.
+Lower ends of our bounds are lower confidence limits for every number of scenes
+(`statistics.lower_limits`), for the smallest gain that a scene can have is known; other ends are
+percentiles of a bootstrap. Bounds and their ends are clipped to [0, H]; losses and the paper's
+estimates are not. Losses are cross-entropies on the test split in bits per scene.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bindscope.core.errors import StoreError
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
-from bindscope.statistics.control_variates import controlled
+from bindscope.statistics.lower_limits import pessimistic_means
 from bindscope.studies.binding_information.flags import (
     above_prior,
     flag_text,
@@ -39,18 +39,20 @@ from bindscope.studies.binding_information.flags import (
     status_of,
     without_collapsed,
 )
-from bindscope.studies.binding_information.probes.base import PRIOR
 from bindscope.studies.binding_information.quantities import (
     BEYOND,
     COUNTS,
     ENTROPIES,
+    EVIDENCE,
     FEATURES,
     LOSSES,
     PAIRING,
     PAPER_BEYOND,
     PAPER_WHOLE,
+    QUANTITIES,
     SHARES,
     WHOLE,
+    Quantity,
     total,
 )
 
@@ -80,9 +82,11 @@ def estimate(
     Parameters
     ----------
     result
-        The fit: test losses per scene and head in bits, validation losses, accuracies, flags.
+        The fit: test losses per scene and head in bits, validation losses, accuracies, flags,
+        weights of the prior.
     prior
-        The row of `priors.entropies` for the test split.
+        The row of `priors.entropies` for the test split; of an estimated prior, the largest losses
+        are those of the test scenes, and no end of an interval is guaranteed.
     objects, features
         Test codes in the order of the losses, (N, K) and (N, n); only the shape of the first is
         used. Under the control `shuffled_labels`: the shuffled ones that the probe was tested on.
@@ -100,10 +104,15 @@ def estimate(
     over O with the ends of its interval. Numbers are finite or None; None comes with `reason`.
     """
     losses = scene_losses(result, objects.shape, features.shape)
-    saved = gains(losses, result.anchor_losses, prior, priors_of(result))
-    losses |= {part: saved[f"prior_{part}"] for part in priors_of(result)}
-    scores = {**losses, **saved}
+    gained = part_gains(result, prior)
+    losses |= {p: g.prior_losses for p, g in gained.items() if result.prior_weights[p] == 1}
+    scores = {
+        **losses,
+        **{f"prior_{part}": gain.prior_losses for part, gain in gained.items()},
+        **{f"gain_{part}": gain.gains for part, gain in gained.items()},
+    }
     means = {name: _finite(float(values.mean())) for name, values in scores.items()}
+    means = _within(means, gained)
     row: dict[str, Any] = {
         "seed": result.seed,
         **{name: prior.get(name) for name in ENTROPIES},
@@ -114,7 +123,8 @@ def estimate(
     row |= _estimates(means, prior, bound)
     row |= ratios(row)
     clusters = cluster_numbers(features) if disjoint else None
-    row |= _intervals(scores, means, prior, bound, clusters, config)
+    row |= _intervals(scores, means, gained, prior, bound, clusters, config)
+    row[EVIDENCE] = _evidence(result, prior)
     anchored = [row.pop(f"anchored{end}") for end in ("", "_low", "_high")]
     row |= _outcome(result, row, anchored, nothing_to_learn)
     failed = [name for name, values in losses.items() if not np.isfinite(values).all()]
@@ -164,60 +174,88 @@ def scene_losses(
     return {name: result.losses[name] for name in LOSSES if name in result.losses}
 
 
-def priors_of(result: FitResult) -> list[str]:
-    """Return the parts for which validation prefers the prior to the fit."""
-    return [part for part in result.losses if PRIOR in result.target_flags.get(part, ())]
-
-
 def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> str | None:
-    """Choose between the bounds on I(O;Z) by validation loss: `object` is plain, `chained` ours.
+    """Choose between the bounds on I(O;Z) by validation loss: `chained`, or another target.
 
-    The plain probe, the anchored one over O, and the chained one (whose parts add up) all model O,
-    so the one that is best on validation may be reported on test without looking at test.
+    The anchored probe over O and the chained one (whose parts add up) both model O, so the one that
+    is best on validation may be reported on test without looking at test. The plain probe, whose
+    loss has no limit, is taken where neither was fitted.
     """
-    finite = {
-        name: val_loss_bits[name]
-        for name in ("object_anchored", "chained", "object")
-        if np.isfinite(val_loss_bits.get(name, np.nan))
-    }
-    return min(finite, key=finite.__getitem__) if finite else None
+    finite = {name: loss for name, loss in val_loss_bits.items() if np.isfinite(loss)}
+    ours = [name for name in ("object_anchored", "chained") if name in finite]
+    return min(ours, key=finite.__getitem__, default="object" if "object" in finite else None)
 
 
-def _expected(prior: Mapping[str, Any], counted: bool) -> dict[str, tuple[float, float]]:
-    """Return of each anchored part its entropy on the split, and what the prior pays beyond it."""
-    gap, last = float(prior["split_gap_bits"]), PAIRING if counted else BEYOND
-    expected = {
-        "object_anchored": (float(prior[WHOLE.entropy]), gap),
-        "chained_feature": (float(prior[FEATURES.entropy]), gap),
-        "chained_object": (float(prior[last.entropy]), 0.0),
-    }
-    if counted:
-        expected["chained_counts"] = (float(prior[COUNTS.entropy]), 0.0)
-    return expected
+class PartGains(NamedTuple):
+    """What knowing Z saves in a part of a target, in bits.
 
-
-def gains(
-    losses: Mapping[str, NDArray[np.float64]],
-    anchor_losses: Mapping[str, NDArray[np.float64]],
-    prior: Mapping[str, Any],
-    priors: Container[str] = (),
-) -> dict[str, NDArray[np.float64]]:
-    """Per anchored part what knowing Z saves on each scene (`gain_...`), bits.
-
-    And what the prior alone pays (`prior_...`); where that is not exact it is the entropy, which is
-    an estimate. Losses of the probe and of its anchors are by part, float64 (N,), bits; knowing Z
-    saves nothing in `priors`, parts for which the prior stands.
+    Of each test scene (N,), `prior_losses` are what the prior alone pays and `gains` what is saved,
+    `worst` the smallest that any scene can save; `entropy` is the most on average.
     """
-    gains_of_parts: dict[str, NDArray[np.float64]] = {}
-    for part, (entropy, gap) in _expected(prior, "chained_counts" in losses).items():
-        if part in losses:
-            pays = np.full_like(losses[part], entropy)
-            if prior["method"] == "exact":
-                pays = anchor_losses[part] - gap
-            gain = entropy - controlled(losses[part], pays, entropy)
-            gain = np.zeros_like(gain) if part in priors else gain
-            gains_of_parts |= {f"prior_{part}": pays, f"gain_{part}": gain}
-    return gains_of_parts
+
+    prior_losses: NDArray[np.float64]
+    gains: NDArray[np.float64]
+    worst: float
+    entropy: float
+
+
+def part_gains(result: FitResult, prior: Mapping[str, Any]) -> dict[str, PartGains]:
+    """Return the gains of each part with anchors that was fitted.
+
+    Where the prior is not exact, its loss is the entropy, which is an estimate.
+    """
+    counted = "chained_counts" in result.losses
+    quantities = {
+        "object_anchored": WHOLE,
+        "chained_feature": FEATURES,
+        "chained_counts": COUNTS,
+        "chained_object": PAIRING if counted else BEYOND,
+    }
+    return {
+        part: _gains(result, part, quantity, prior)
+        for part, quantity in quantities.items()
+        if part in result.losses
+    }
+
+
+def _gains(result: FitResult, part: str, quantity: Quantity, prior: Mapping[str, Any]) -> PartGains:
+    losses, entropy = result.losses[part], float(prior[quantity.entropy])
+    gap = float(prior["split_gap_bits"]) if quantity in (WHOLE, FEATURES) else 0.0
+    prior_losses = result.anchor_losses[part] - gap
+    if prior["method"] == "exact":
+        largest, coefficient = prior[quantity.largest_prior_loss], result.control_coefficients[part]
+    else:
+        largest, coefficient = prior_losses.max(), 0.0
+        prior_losses = np.full_like(losses, entropy)
+    weight = result.prior_weights[part]
+    if weight == 1:
+        return PartGains(prior_losses, np.zeros_like(losses), 0.0, entropy)
+    gains = entropy - losses + coefficient * (prior_losses - entropy)
+    worst = float(np.log2(weight) - gap - (1 - coefficient) * (largest - entropy))
+    return PartGains(prior_losses, gains, worst, entropy)
+
+
+def _within(values: Means, gained: Mapping[str, PartGains]) -> dict[str, Any]:
+    """Clip gains between nothing and all there is to find."""
+    limits = {f"gain_{part}": gain.entropy for part, gain in gained.items()}
+    return {
+        name: _clipped(value, limits[name]) if name in limits else value
+        for name, value in values.items()
+    }
+
+
+def _evidence(result: FitResult, prior: Mapping[str, Any]) -> float | None:
+    """Return the log of the e-value against no pairing information, in bits.
+
+    Given the counts, and without information, the mean of the mixture's probability over the
+    prior's is 1 in every scene.
+    """
+    if prior["method"] != "exact" or prior.get(PAIRING.entropy) is None:
+        return None
+    if "chained_object" not in result.losses:
+        return None
+    losses = result.anchor_losses["chained_object"] - result.losses["chained_object"]
+    return float(losses.sum())
 
 
 def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
@@ -245,7 +283,10 @@ def _given_feature(means: Means, prior: Mapping[str, Any], start: str) -> tuple[
 
 
 def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dict[str, Any]:
-    """Apply the definitions to means, or to resampled means; None where something is missing."""
+    """Apply the definitions to means, or to resampled means; None where something is missing.
+
+    Bounds are between nothing and all there is to find.
+    """
     plain, feature = means.get("object"), means.get("feature")
     counts, pairing, conditional = _given_feature(means, prior, "gain_")
     what = means.get("gain_chained_feature")
@@ -256,41 +297,54 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
         "chained": total((what, conditional)),
     }
     difference = None if plain is None or feature is None else plain - feature
+    bounds = {
+        FEATURES: what,
+        COUNTS: counts,
+        PAIRING: pairing,
+        BEYOND: conditional,
+        WHOLE: None if bound is None else whole[bound],
+    }
     return {
         PAPER_WHOLE: paper,
         PAPER_BEYOND: None if difference is None else prior[BEYOND.entropy] - difference,
-        FEATURES.bound: what,
-        COUNTS.bound: counts,
-        PAIRING.bound: pairing,
-        BEYOND.bound: conditional,
-        WHOLE.bound: None if bound is None else whole[bound],
-        "anchored": whole["object_anchored"],
+        **{q.bound: _clipped(bounds[q], prior.get(q.entropy)) for q in QUANTITIES},
+        "anchored": _clipped(whole["object_anchored"], prior[WHOLE.entropy]),
     }
+
+
+def _clipped(bound: Any, entropy: float) -> Any:
+    return None if bound is None else np.clip(bound, 0.0, entropy)
 
 
 def _intervals(
     scores: Mapping[str, NDArray[np.float64]],
     means: Means,
+    gained: Mapping[str, PartGains],
     prior: Mapping[str, Any],
     bound: str | None,
     clusters: NDArray[np.integer] | None,
     config: Information,
 ) -> dict[str, float | None]:
-    """95 % percentile intervals of the estimates for this fitted probe."""
+    """95 % intervals of the estimates for this fitted probe."""
     finite = [name for name, mean in means.items() if mean is not None]
     resampled: dict[str, Any] = dict.fromkeys(means)
+    draws = (config.bootstrap_samples, config.bootstrap_seed, clusters)
     if finite:
-        table = resampled_means(
-            np.column_stack([scores[name] for name in finite]),
-            config.bootstrap_samples,
-            config.bootstrap_seed,
-            clusters,
-        )
+        table = resampled_means(np.column_stack([scores[name] for name in finite]), *draws)
         resampled |= dict(zip(finite, table.T, strict=True))
+    pessimistic = dict(resampled)
+    if gained:
+        columns = np.column_stack([gain.gains for gain in gained.values()])
+        table = pessimistic_means(columns, [gain.worst for gain in gained.values()], *draws)
+        pessimistic |= {
+            f"gain_{part}": samples for part, samples in zip(gained, table.T, strict=True)
+        }
+    lows = _estimates(pessimistic, prior, bound)
     intervals: dict[str, float | None] = {}
-    for name, samples in _estimates(resampled, prior, bound).items():
-        ends = (None, None) if samples is None else interval(samples)
-        intervals[f"{name}_low"], intervals[f"{name}_high"] = ends
+    for name, samples in _estimates(_within(resampled, gained), prior, bound).items():
+        missing = samples is None
+        intervals[f"{name}_low"] = None if missing else interval(lows[name])[0]
+        intervals[f"{name}_high"] = None if missing else interval(samples)[1]
     return intervals
 
 

@@ -11,8 +11,10 @@ from markupsafe import Markup
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.report.claims import claims_section, read_rates
-from bindscope.studies.binding_information import sentences, trust
+from bindscope.studies.binding_information import headline, sentences, trust
 from bindscope.studies.binding_information.flags import flag_list
+from bindscope.studies.binding_information.gathered import gather, listed
+from bindscope.studies.binding_information.names import FORMULA
 from bindscope.studies.binding_information.published import (
     beside,
     read_color_cues,
@@ -21,6 +23,7 @@ from bindscope.studies.binding_information.published import (
     read_trends,
     why_not,
 )
+from bindscope.tables.numbers import number
 
 _STUDY = "binding_information"
 LABELS = ("dataset", "model", "layer", "tokens", "probe", "control")
@@ -28,43 +31,35 @@ LABELS = ("dataset", "model", "layer", "tokens", "probe", "control")
 _NAMES = tuple(Column(label, label, "label") for label in LABELS)
 
 
-def _bits(heading: str, source: str, explanation: str, *, interval: bool = False) -> Column:
-    return Column(heading, source, "number", explanation, interval=interval)
+def _bits(heading: str, source: str, explanation: str) -> Column:
+    return Column(heading, source, "number", explanation)
+
+
+def _bound(name: str, source: str, information: str) -> Column:
+    words = f"lower bound on {information}"
+    return Column(f"{name}, bound", source, "number", words, interval=True, bound=True)
+
+
+def _formula(heading: str, source: str, explanation: str) -> Column:
+    words = f"{explanation}: the formula of the binding problem paper, of the probe of this row"
+    return Column(f"{heading}, {FORMULA}", source, "number", words, interval=True)
 
 
 NUMBERS = (
     _bits("H(O)", "h_object_bits", "entropy of the objects"),
     _bits("loss O", "loss_object_bits", "test loss of the probe by the binding problem paper"),
     _bits("loss O, z = 0", "null_loss_object_bits", "the same with a constant representation"),
-    _bits(
-        "B_O, paper",
-        "binding_bits",
-        "the binding problem paper's estimate of I(O;Z)",
-        interval=True,
-    ),
-    _bits("B_O, bound", "binding_lower_bound_bits", "lower bound on I(O;Z)", interval=True),
+    _formula("B_O", "binding_bits", "H(O) minus the loss of O"),
+    _bound("B_O", "binding_lower_bound_bits", "I(O;Z)"),
     _bits("H(O|F)", "h_object_given_feature_bits", "entropy of the objects given the features"),
-    _bits(
-        "B*, paper",
-        "conditional_binding_bits",
-        "the binding problem paper's estimate of I(O;Z|F)",
-        interval=True,
+    _formula(
+        "B*", "conditional_binding_bits", "H(O|F) minus the difference of the losses of O and F"
     ),
-    _bits(
-        "B*, bound",
-        "conditional_binding_lower_bound_bits",
-        "lower bound on I(O;Z|F): counts and pairing together",
-        interval=True,
-    ),
-    _bits("features, bound", "feature_lower_bound_bits", "lower bound on I(F;Z)", interval=True),
-    _bits("counts, bound", "count_lower_bound_bits", "lower bound on I(M;Z|F)", interval=True),
+    _bound("B*", "conditional_binding_lower_bound_bits", "I(O;Z|F): counts and pairing together"),
+    _bound("features", "feature_lower_bound_bits", "I(F;Z)"),
+    _bound("counts", "count_lower_bound_bits", "I(M;Z|F)"),
     _bits("H(O|M)", "h_object_given_counts_bits", "entropy of the objects given the counts"),
-    _bits(
-        "pairing, bound",
-        "pairing_lower_bound_bits",
-        "lower bound on I(O;Z|M)",
-        interval=True,
-    ),
+    _bound("pairing", "pairing_lower_bound_bits", "I(O;Z|M)"),
     _bits("truth B_O", "truth_bits", "I(O;Z) of a known-answer encoder, in closed form"),
     _bits(
         "truth B*", "truth_conditional_bits", "I(O;Z|F) of a known-answer encoder, in closed form"
@@ -77,8 +72,8 @@ COMPARED = (
     Column("probe", "our_probe"),
     Column("quantity", "quantity"),
     Column("paper", "value", "number", format="g"),
-    Column("here", "ours", "number", format="z.3g"),
-    Column("seeds", "n_seeds", "number", format="z.0f"),
+    Column("here", "ours", "number", format=".3g"),
+    Column("seeds", "n_seeds", "number", format=".0f"),
     Column("source", "where"),
 )
 TRENDS = (
@@ -94,15 +89,15 @@ TRENDS = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found about binding information; see `core.interfaces.Findings`."""
     table, config = tables["binding_information"], inputs.content
-    about = sentences.gather(table, config)
+    about = gather(table, config)
     introduction = inputs.resources["binding_information_introduction"]
     return Chapter(
-        lead=sentences.lead(about),
+        lead=headline.lead(about),
         headline=("parts",),
         caveats=sentences.caveats(about),
         introduction=Markup(Path(introduction).read_text(encoding="utf-8")),
         warnings=tuple(trust.warnings(table)),
-        key_numbers=tuple(sentences.key_numbers(about)),
+        key_numbers=tuple(headline.key_numbers(about)),
         findings=tuple(sentences.findings(about)),
         notes=tuple(sentences.seed_note(about)) if about.datasets else (_UNMEASURED,),
         sections=(
@@ -117,7 +112,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                 figures=("calibration",),
             ),
             claims_section(about.judgments, read_rates(inputs.resources["claims"]), _STUDY),
-            _published(table, inputs, sentences.histogram_here(about)),
+            _published(table, inputs, headline.counts_reach(about)),
             Section("rows", "All measurements", _ABOUT_ROWS, tables=(_rows(table),)),
         ),
         provenance=(_keys(table),) if len(table) else (),
@@ -170,14 +165,14 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
 def _histogram_words(histograms: pd.DataFrame, cues: pd.DataFrame) -> str:
     """Say what counts, and colors without place, reach on the paper's data sets."""
     counted = histograms[histograms["share"].notna()].to_dict("records")
-    each = [f"{100 * row['share']:.0f}\u00a0% on {row['dataset']}" for row in counted]
+    each = [f"{number(100 * row['share'], '.0f')}\u00a0% on {row['dataset']}" for row in counted]
     exact = cues[cues["probe"] == "exact"].to_dict("records")
-    colors = [f"{100 * row['share']:.1f}\u00a0% on {row['dataset']}" for row in exact]
+    colors = [f"{number(100 * row['share'], '.1f')}\u00a0% on {row['dataset']}" for row in exact]
     return (
         "B*, the binding information of the binding problem paper, is counts and pairing together. "
         "A representation of the counts alone, without the pairing, reaches exactly beta* = "
-        f"{sentences.listed(each)}. The number of pixels of each color reaches "
-        f"{sentences.listed(colors)}, because shapes differ in area. A smaller beta* is no "
+        f"{listed(each)}. The number of pixels of each color reaches "
+        f"{listed(colors)}, because shapes differ in area. A smaller beta* is no "
         "evidence of pairing."
     )
 
@@ -195,7 +190,7 @@ def _rows(table: pd.DataFrame) -> PageTable:
     columns = (
         *_NAMES,
         Column("seed", "seed", "number", format="d"),
-        *(number for number in NUMBERS if number.source in table and table[number.source].count()),
+        *(column for column in NUMBERS if column.source in table and table[column.source].count()),
         Column("warnings", "notes"),
     )
     return page_table("All measurements", columns, table.assign(notes=notes))

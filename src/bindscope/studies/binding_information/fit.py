@@ -31,6 +31,7 @@ from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors
 from bindscope.studies.binding_information.quantities import PARTS, WHOLE
 from bindscope.studies.binding_information.sharing_cost import to_arrays
+from bindscope.tables.numbers import at_least, number
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ def write_fit(
 def _summary(row: Mapping[str, Any]) -> str:
     """Say in a line of the log what was found: bounds, what there is to know, flags."""
     parts = [
-        f"{q.information} >= {row[q.bound]:.2f} of {row[q.entropy]:.2f} bits"
+        f"{q.information} >= {at_least(row[q.bound])} of {number(row[q.entropy])} bits"
         for q in (WHOLE, *PARTS)
         if row[q.bound] is not None
     ]

@@ -20,8 +20,8 @@ FLAGS: Final = {
     "collapsed": "a probe of the row gives the same answer to every scene",
     "diverged": "a probe of the row predicts worse after it was fitted than before",
     "not_converged": "fitting a probe of the row longer would still lower its validation loss",
-    "prior": "the validation scenes prefer the distribution of the scenes alone to a probe of the "
-    "row; the bound on that part is 0",
+    "prior": "the validation scenes prefer the distribution of the scenes alone to any mixture "
+    "with a probe of the row; the bound on that part is 0",
 }
 # Flags of a fit that did not end well: such a part is taken only where there is no other.
 BAD_ENDS: Final = ("collapsed", "diverged", "not_converged")

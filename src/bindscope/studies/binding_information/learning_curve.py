@@ -17,7 +17,8 @@ from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.rows import FirstRows, as_rows, whole
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
-from bindscope.studies.binding_information.estimates import gains, priors_of
+from bindscope.statistics.lower_limits import pessimistic_means
+from bindscope.studies.binding_information.estimates import PartGains, part_gains
 from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.binding_information.flags import flag_text
 from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
@@ -140,22 +141,17 @@ def curve_rows(
     no feature code (`disjoint`), intervals are over feature codes.
     """
     clusters = cluster_numbers(whole(data.test.features)) if disjoint else None
-    gained = [
-        gains(result.losses, result.anchor_losses, prior, priors_of(result)) for result in results
-    ]
+    gained = [part_gains(result, prior) for result in results]
     rows = []
     for quantity, parts in quantities(results[0].losses, prior).items():
-        of_scenes = np.column_stack(
-            [sum(gains_of_fit[f"gain_{part}"] for part in parts) for gains_of_fit in gained]
-        )
-        entropy = float(prior[quantity.entropy])
         about = {
             "quantity": quantity.name,
-            "entropy_bits": entropy,
-            "prior_loss_bits": sum(float(gained[0][f"prior_{part}"].mean()) for part in parts),
+            "entropy_bits": float(prior[quantity.entropy]),
+            "prior_loss_bits": sum(float(gained[0][part].prior_losses.mean()) for part in parts),
             "n_test_scenes": data.test.n_scenes,
         }
-        curve = _curve(of_scenes, scenes, entropy, clusters, config)
+        of_stages = [[gains[part] for part in parts] for gains in gained]
+        curve = _curve(of_stages, scenes, clusters, config)
         rows += [
             {
                 **about, "seed": result.seed, "n_train_scenes": n, "steps": result.steps,
@@ -171,25 +167,32 @@ def _flags(result: FitResult, parts: Sequence[str]) -> str:
 
 
 def _curve(
-    gained: NDArray[np.float64],
+    gained: Sequence[Sequence[PartGains]],
     scenes: Sequence[int],
-    most: float,
     clusters: NDArray[np.integer] | None,
     config: Information,
 ) -> list[dict[str, Any]]:
-    """Bounds and their asymptote from what each test scene (N, stages) gained, in bits."""
-    if not np.isfinite(gained).all():
-        return [{"reason": "a test loss is not finite"}] * len(scenes)
-    samples = resampled_means(gained, config.bootstrap_samples, config.bootstrap_seed, clusters)
-    means = gained.mean(axis=0)
-    end = _asymptote(means, samples, scenes, most)
-    rows = []
-    for stage in range(len(scenes)):
-        low, high = interval(samples[:, stage])
-        bound = {"lower_bound_bits": float(means[stage])}
-        bound |= {"lower_bound_bits_low": low, "lower_bound_bits_high": high}
-        rows.append({**bound, **end})
-    return rows
+    """Bounds and their asymptote from the gains in the parts of a quantity, stage by stage."""
+    draws = (config.bootstrap_samples, config.bootstrap_seed, clusters)
+    limits = np.array([part.entropy for part in gained[0]])
+    of_parts = np.column_stack([part.gains for parts in gained for part in parts])
+    each = np.vstack([of_parts.mean(axis=0), resampled_means(of_parts, *draws)])
+    means, *samples = each.reshape(len(each), len(gained), -1).clip(0.0, limits).sum(axis=2)
+    lows = pessimistic_means(
+        np.column_stack([sum(part.gains for part in parts) for parts in gained]),
+        [sum(part.worst for part in parts) for parts in gained],
+        *draws,
+    ).clip(0.0, limits.sum())
+    end = _asymptote(means, np.array(samples), scenes, limits.sum())
+    return [
+        {
+            "lower_bound_bits": float(means[stage]),
+            "lower_bound_bits_low": interval(lows[:, stage])[0],
+            "lower_bound_bits_high": interval(np.array(samples)[:, stage])[1],
+            **end,
+        }
+        for stage in range(len(scenes))
+    ]
 
 
 def _asymptote(

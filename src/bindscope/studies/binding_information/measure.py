@@ -24,6 +24,7 @@ from bindscope.arrays.result import Result
 from bindscope.config.base import Model
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
+from bindscope.studies.binding_information.array_baselines import PREFIX, read_baselines
 from bindscope.studies.binding_information.array_labels import (
     ARRAYS,
     WHERE,
@@ -61,6 +62,7 @@ def binding_information(
     *,
     space: Mapping[str, Any] | Model | Sequence[int] | None = None,
     probes: Sequence[str | Mapping[str, Any] | AnyProbe] = ("linear", "set"),
+    images: Any = None,
     groups: Any = None,
     split: Any = None,
     control: Literal["shuffled_labels"] | None = None,
@@ -82,6 +84,10 @@ def binding_information(
         the groups' sizes: the prior is estimated, and rows have the flag `assumed_prior`.
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``).
+    images
+        uint8 (N, H, W, 3): what the scenes look like. Baselines are then measured with the same
+        probes (layers `baseline:...`): colors without their places, and 12 x 12 pixels; and a
+        claim says whether `Z` holds more of the pairing than colors alone. Read like `Z`.
     groups, split
         Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %); or
         `train`, `val` or `test` for each scene (N,).
@@ -112,9 +118,22 @@ def binding_information(
         raise InputError(WHERE, f"there is no control {control!r}", 'give "shuffled_labels"')
     n_scenes = next(iter(layers.values())).shape[0]
     rows = train_val_test(n_scenes, split, groups, random_state, WHERE, FEWEST_SCENES)
+    layers |= _baselines(images, layers, n_scenes)
     labels = read_labels(objects, space, rows, () if groups is None else (_GROUPS_NOTE,))
     chosen = [read_probe(entry, known_families(), AnyProbe, device, WHERE) for entry in probes]
     return _measured(chosen, layers, labels, random_state, control or "none")
+
+
+def _baselines(
+    images: Any, layers: dict[str, Representation], n_scenes: int
+) -> dict[str, Representation]:
+    """Return the baselines of the images, if any, by the layer that they stand in."""
+    if reserved := [layer for layer in layers if layer.startswith(PREFIX)]:
+        raise InputError(
+            WHERE, f"a layer of `Z` is called {reserved[0]!r}",
+            "call it otherwise: baselines of `images` have such names",
+        )  # fmt: skip
+    return {} if images is None else read_baselines(images, n_scenes, WHERE)
 
 
 def _measured(
@@ -134,6 +153,8 @@ def _measured(
     used = {probe.name for probe, *_ in tasks}
     unused = dict.fromkeys(probe.name for probe in probes if probe.name not in used)
     notes = tuple(f"{name} was not fitted: it reads patch tokens (N, T, d)." for name in unused)
+    if layers.keys() - {layer for _, layer, _ in tasks}:
+        notes += ('Baselines were not fitted: they are vectors, add "linear" to `probes`.',)
     if not tasks:
         shapes = ", ".join(str(z.shape) for z in layers.values())
         raise InputError(

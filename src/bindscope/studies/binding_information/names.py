@@ -1,10 +1,11 @@
-"""What a reader sees instead of the study's slugs: quantities, families, token inputs.
+"""What a reader sees instead of the study's slugs: quantities, families, token inputs, models.
 
 A probe family says its words itself (`families`); a token input without an entry shows its slug.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, PINK, SKY
@@ -33,6 +34,19 @@ _TOKENS: Final = {
     "patches": Label("patches", "the patch tokens", GREEN),
 }
 PAPERS: Final = "_paper"
+FORMULA: Final = "paper's formula"  # of the binding problem paper, on the probes of this run
+CONTROL: Final = " (positive control)"  # after a name
+OBJECTIVES: Final = {
+    "objects": "trained to classify the objects",
+    "features": "trained to classify the features",
+    "captions": "trained on captions that pair the words",
+    "captions_unpaired": "trained on captions of the same words, unpaired",
+    "masked": "trained to predict masked patches",
+    "self_distillation": "trained by self-distillation",
+    "none": "not trained",
+}
+# Objectives that differ in the pairing alone: the first one's captions say it.
+CONTRAST: Final = ("captions", "captions_unpaired")
 
 
 def label_family(family: str) -> Label:
@@ -52,3 +66,18 @@ def label_family(family: str) -> Label:
 def label_tokens(tokens: str) -> Label:
     """Return how a token input is shown."""
     return _TOKENS.get(tokens, Label(tokens, f"the tokens {tokens}", INK))
+
+
+def objective_of(source: str) -> str:
+    """Return what a model of bindscope was trained for, by its source; empty of all others."""
+    kind, _, name = source.partition(":")
+    if kind == "zoo":
+        names = "|".join(OBJECTIVES).replace("_", "-")
+        match = re.fullmatch(rf"(?:.*-)?({names})-\d+", name)
+        return match[1].replace("-", "_") if match else ""
+    return name if kind == "controlled" else ""
+
+
+def is_positive_control(source: str) -> bool:
+    """Whether the pairing was a model's training objective: to predict O linearly from [CLS]."""
+    return objective_of(source) == "objects"

@@ -3,6 +3,9 @@
 Pairing information is about new scenes of one distribution. So a vector per object code is genuine
 where the distribution has few codes. Where it has many, no probe decodes codes that it has not
 seen; and where codes repeat though the declared distribution has many, no bound is one.
+
+Pairing that the colors of an image give away needs no binding. So no function of its color
+histogram is genuine, neither where areas name shapes nor where all shapes have one area.
 """
 
 from __future__ import annotations
@@ -16,11 +19,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bindscope.config.codes import RandomSplit, SceneDistribution, UniformSpace
+from bindscope.config.codes import (
+    Area,
+    RandomSplit,
+    SceneDistribution,
+    ShapesRenderer,
+    UniformSpace,
+)
 from bindscope.config.models import KnownAnswer
+from bindscope.models.baselines import color_histogram
 from bindscope.models.known_answer import encode
+from bindscope.scenes.render import render_scenes
 from bindscope.statistics.claims import Case, Effect
-from bindscope.studies.binding_information.claims import DECODED, MORE, effects
+from bindscope.studies.binding_information.claims import BINDS, DECODED, MORE, effects
 from bindscope.studies.binding_information.measure import binding_information
 from bindscope.studies.binding_information.quotes import quotes
 from bindscope.studies.binding_information.result_view import rows_of_run
@@ -43,6 +54,7 @@ SPACE: Final = _space(4)  # 1,820 codes
 FEW_CODES: Final = _space(3)  # 84 codes: most test scenes have one that train scenes have too
 PROBE: Final = {"family": "linear", "targets": ["chained"]}
 OFFSET: Final = 100.0  # standard deviations
+N_RELU: Final = 256
 
 
 def draw_scenes(n: int, rng: np.random.Generator, space: UniformSpace = SPACE) -> Bits:
@@ -52,6 +64,42 @@ def draw_scenes(n: int, rng: np.random.Generator, space: UniformSpace = SPACE) -
     chosen = rng.random((n, cells)).argsort(1)[:, : space.max_objects]
     np.put_along_axis(objects, chosen, 1, axis=1)
     return objects
+
+
+def render_objects(objects: Bits, area: Area) -> NDArray[np.uint8]:
+    """Draw scenes of `SPACE` as flat shapes, uint8 (n, 48, 48, 3)."""
+    render = ShapesRenderer(
+        kind="shapes", size_px=48, object_px=20, margin_px=1, placement="grid", area=area
+    )
+    split = RandomSplit(rule="random")
+    scenes = SceneDistribution(name="planted", space=SPACE, split=split, render=render)
+    return render_scenes(scenes, "test", 0, objects)["images"]
+
+
+def _histogram_of(area: Area, code: Callable[[Array, np.random.Generator], Array]) -> Planted:
+    """Take a function of the color histogram of the scenes' images."""
+
+    def planted(objects: Bits, rng: np.random.Generator) -> Array:
+        return _floats(code(color_histogram(render_objects(objects, area)), rng))
+
+    return planted
+
+
+def _as_it_is(histogram: Array, rng: np.random.Generator) -> Array:
+    return histogram
+
+
+def _one_hot(histogram: Array, rng: np.random.Generator) -> Array:
+    """A unit for every share of every color that occurs."""
+    return np.hstack([column[:, None] == np.unique(column) for column in histogram.T])
+
+
+def _relu(histogram: Array, rng: np.random.Generator) -> Array:
+    """A random hidden layer."""
+    shares = histogram[:, histogram.std(0) > 0]
+    z = (shares - shares.mean(0)) / shares.std(0)
+    weights = rng.normal(size=(z.shape[1], N_RELU)) / z.shape[1] ** 0.5
+    return np.maximum(z @ weights + rng.normal(size=N_RELU), 0)
 
 
 def _known(encoder: str, dim: int | None = None) -> Planted:
@@ -126,11 +174,13 @@ def measured_rows(
     rng: np.random.Generator,
     seed: int,
     space: UniformSpace = SPACE,
+    images: NDArray[np.uint8] | None = None,
 ) -> pd.DataFrame:
     """Return the table of `binding_information`, as that of a run."""
     result = binding_information(
-        planted(objects, rng), objects, space=space, probes=[PROBE], random_state=seed, device="cpu"
-    )
+        planted(objects, rng), objects, space=space, probes=[PROBE], images=images,
+        random_state=seed, device="cpu",
+    )  # fmt: skip
     return rows_of_run(result.table)
 
 
@@ -148,6 +198,21 @@ def _decoded(
         if codes:
             objects = objects[rng.integers(codes, size=n)]
         table = measured_rows(objects, planted, rng, seed, space)
+        return effects(table, quotes(table))
+
+    return measured
+
+
+def _beyond_colors(
+    area: Area, planted: Planted, n: int = N_SCENES
+) -> Callable[[int], list[Effect]]:
+    """Judge one representation of scenes whose images are given too."""
+
+    def measured(seed: int) -> list[Effect]:
+        rng = np.random.default_rng(seed)
+        objects = draw_scenes(n, rng)
+        images = render_objects(objects, area)
+        table = measured_rows(objects, planted, rng, seed, images=images)
         return effects(table, quotes(table))
 
     return measured
@@ -205,6 +270,13 @@ _GENUINE: Final[dict[str, Callable[[int], list[Effect]]]] = {
     # Of 400 scenes, one in 17 would have a code that no train scene has.
     "vector per code, few codes": _decoded(_lookup, 800, FEW_CODES),
 }
+_COLORS: Final[dict[str, Callable[[Area], Planted]]] = {
+    "colors": lambda area: _histogram_of(area, _as_it_is),
+    "colors, features": lambda area: _with(_histogram_of(area, _as_it_is), _FEATURES),
+    "colors, noise": lambda area: _beside_noise(_histogram_of(area, _as_it_is), 64),
+    "colors, one-hot": lambda area: _histogram_of(area, _one_hot),
+    "colors, random layer": lambda area: _histogram_of(area, _relu),
+}
 _EQUAL: Final = {
     "groups of one mean": _groups(
         a=(1.0, 0.3, 3), b=(1.0, 0.3, 3), c=(1.0, 0.3, 3), d=(1.0, 0.3, 3)
@@ -215,6 +287,14 @@ _EQUAL: Final = {
 CASES: Final = (
     *(Case(name, judged, impostor=(DECODED,)) for name, judged in _IMPOSTORS.items()),
     *(Case(name, judged, genuine=(DECODED,)) for name, judged in _GENUINE.items()),
+    *(
+        Case(f"{name}, equal areas", _beyond_colors("equal", of("equal")), (), (BINDS, DECODED))
+        for name, of in _COLORS.items()
+    ),
+    *(
+        Case(f"{name}, areas name shapes", _beyond_colors("released", of("released")), (), (BINDS,))
+        for name, of in _COLORS.items()
+    ),
     *(Case(name, judged, impostor=(MORE,)) for name, judged in _EQUAL.items()),
     Case("groups 1 bit apart", _groups(a=(1.5, 0.1, 4), b=(0.5, 0.1, 4)), genuine=(MORE,)),
 )

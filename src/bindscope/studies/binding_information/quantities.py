@@ -27,6 +27,11 @@ class Quantity(NamedTuple):
     prior_loss: str
     truth: str
 
+    @property
+    def largest_prior_loss(self) -> str:
+        """The name in a row of `priors.entropies` of the largest loss of the exact prior."""
+        return f"largest_{self.prior_loss}"
+
 
 FEATURES: Final = Quantity(
     "feature", "I(F;Z)", "H(F)", "feature_lower_bound_bits", "h_feature_bits",
@@ -59,6 +64,8 @@ ENTROPIES: Final = (*(quantity.entropy for quantity in QUANTITIES), "split_gap_b
 
 # Estimates of the binding problem paper; that of B* is the difference of two bounds, and none.
 PAPER_WHOLE, PAPER_BEYOND = "binding_bits", "conditional_binding_bits"
+# log2 of the e-value against no pairing information: what all test scenes together gain.
+EVIDENCE: Final = "pairing_evidence"
 # A lower bound, and the truth that it must not exceed.
 BOUNDS: Final = {PAPER_WHOLE: WHOLE.truth, **{q.bound: q.truth for q in QUANTITIES}}
 ESTIMATES: Final = (PAPER_BEYOND, *BOUNDS)

@@ -7,12 +7,10 @@ quoted; that there is no row that could be, and which flag it was, is said inste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, floor
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from bindscope.report.chapter import number
 from bindscope.studies.binding_information.flags import unusable
 from bindscope.studies.binding_information.quantities import (
     BEYOND,
@@ -22,13 +20,13 @@ from bindscope.studies.binding_information.quantities import (
     PARTS,
     Quantity,
 )
+from bindscope.studies.binding_information.shared_probes import best_of_shared
 from bindscope.studies.binding_information.views import (
     each_model,
     last_layers,
-    measured,
     name_order,
+    named_groups,
     over_models,
-    read_alike,
     token_order,
 )
 
@@ -38,15 +36,14 @@ Record = Mapping[Any, Any]
 
 
 SMALLEST_BITS: Final = 1e-6  # of an entropy that there is something to find of
-DECIMALS: Final = 2  # of every number that is quoted in bits: with fewer, 9.48 of 9.49 is all
 
 
 class Quotes(NamedTuple):
     """What may be quoted, and what may not.
 
     `rows` are one per (dataset, model or group, layer, tokens), as `views.over_seeds` returns them,
-    `single` the models that these are means of; `refused` has `PLACE`, `flags` (text) and
-    `n_models`: models of the group without a row to quote.
+    `single` the models that these are means of, by the names that are shown; `refused` has `PLACE`,
+    `flags` (text) and `n_models`: models of the group without a row to quote.
     """
 
     rows: pd.DataFrame
@@ -57,17 +54,17 @@ class Quotes(NamedTuple):
 def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True) -> Quotes:
     """Choose what may be quoted of models that are no known-answer encoders, in order of `models`.
 
-    The last layer of each model, or without `last` all layers of those that were read at the most.
+    The last layer of each model, or without `last` all layers. `fitted` has the families of the
+    probes that a row was chosen from, joined by `;`.
     """
-    rows = measured(table, known_answer=False, best=True)
-    if len(rows):
-        rows = last_layers(rows) if last else read_alike(rows)
+    rows = best_of_shared(table)
+    rows = named_groups(last_layers(rows) if last and len(rows) else rows)
     flags = rows["flags"].map(unusable)
     usable = (flags.map(len) == 0) & rows[BEYOND.bound].notna()
     single = each_model(rows[usable])
     return Quotes(
         _in_order(over_models(single), models),
-        single,
+        single.assign(model=single["shown"]),
         _in_order(_refused(rows.assign(refused=flags), single), models),
     )
 
@@ -81,23 +78,6 @@ def parts_of(row: Record) -> tuple[Quantity, ...]:
 def headline_part(row: Record) -> Quantity:
     """Return the part that a dataset's headline is about: the last of its parts."""
     return parts_of(row)[-1]
-
-
-def at_least(value: float, decimals: int = DECIMALS) -> str:
-    """Write a lower bound rounded down, so that it stays one, with a real minus sign."""
-    scale = 10.0**decimals
-    return number(floor(value * scale + 1e-6) / scale, f"z.{decimals}f")
-
-
-def at_most(value: float, decimals: int = DECIMALS) -> str:
-    """Write an upper end, rounded up."""
-    scale = 10.0**decimals
-    return number(ceil(value * scale - 1e-6) / scale, f"z.{decimals}f")
-
-
-def between(low: float, high: float) -> str:
-    """Write the ends of an interval, rounded outwards: what is inside stays so, written as is."""
-    return f"{at_least(low)} to {at_most(high)}"
 
 
 def _refused(rows: pd.DataFrame, single: pd.DataFrame) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -19,6 +20,7 @@ from bindscope.figures.style import (
     values_along_x,
 )
 from bindscope.statistics.claims import Effect
+from bindscope.studies.binding_information.array_baselines import PREFIX
 from bindscope.studies.binding_information.array_labels import ARRAYS
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
@@ -34,12 +36,11 @@ from bindscope.studies.binding_information.quantities import (
 from bindscope.studies.binding_information.quotes import (
     SMALLEST_BITS,
     Record,
-    at_least,
-    between,
     parts_of,
     quotes,
 )
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
+from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
@@ -67,7 +68,7 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     """Return the best probes of the input with the smallest validation loss of O that converged."""
-    rows = table[table["probe"] == BEST]
+    rows = table[(table["probe"] == BEST) & ~_is_baseline(table)]
     ranks = [(bool(unusable(row["flags"])), _val_loss(row)) for row in rows.to_dict("records")]
     return rows.iloc[ranks.index(min(ranks))]
 
@@ -81,12 +82,22 @@ def _val_loss(row: Record) -> float:
     return min([chained, *(float(loss) for loss in others if pd.notna(loss))])
 
 
+def _is_baseline(table: pd.DataFrame) -> pd.Series[bool]:
+    """Tell the rows of baselines of `images`."""
+    if "layer" not in table:
+        return pd.Series(False, table.index)
+    return table["layer"].str.startswith(PREFIX)
+
+
 def rows_of_run(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table as a run's, each layer of the arrays as a model of one layer."""
-    layers = "layer " + table["layer"] if "layer" in table else pd.Series("Z", table.index)
+    layers = table["layer"] if "layer" in table else pd.Series("", table.index)
+    baseline = _is_baseline(table)
+    models = ("layer " + layers).where(layers != "", "Z")
     return table.assign(
-        dataset=ARRAYS, model=layers, layer="1", n_layers=1, model_kind=ARRAYS, model_seed=0
-    )
+        dataset=ARRAYS, model=models.mask(baseline, layers.str.removeprefix(PREFIX)), layer="1",
+        n_layers=1, model_kind=np.where(baseline, "baseline", ARRAYS), model_seed=0,
+    )  # fmt: skip
 
 
 def result_effects(table: pd.DataFrame) -> list[Effect]:
@@ -101,16 +112,18 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
 def summarize(result: Result) -> Summary:
     """Return the bounds of the best probes as text, a row per layer and token input."""
     table = result.table
-    rows: list[Record] = [*table[table["probe"] == BEST].to_dict("records")]
+    shown = table[table["probe"] == BEST]
+    baseline = _is_baseline(shown)
+    rows: list[Record] = pd.concat([shown[~baseline], shown[baseline]]).to_dict("records")
     is_bound = not table["flags"].str.contains("assumed_prior").any()
     sign = "≥" if is_bound else "~"
     parts = [part for part in parts_of(rows[0]) if rows[0][part.entropy] > SMALLEST_BITS]
     lines = []
     for row in rows:
-        cells = {"layer": row["layer"]} if "layer" in row else {}
+        cells = {"layer": row["layer"] or "Z"} if "layer" in row else {}
         cells |= {"input": row["tokens"], "probe": str(family_of(row["options"]))}
         for part in (WHOLE, *parts):
-            cells[f"{WORDS[part]}, of {row[part.entropy]:.2f}"] = _bits(row, part, sign)
+            cells[f"{WORDS[part]}, of {number(row[part.entropy])}"] = _bits(row, part, sign)
         lines.append({**cells, "flags": ", ".join(_flags_of(row, parts))})
     kind = "lower bounds" if is_bound else "estimates"
     heading = (
@@ -120,8 +133,8 @@ def summarize(result: Result) -> Summary:
     quoted = result.best.to_dict()
     words, bits = WORDS[parts[-1]], _bits(quoted, parts[-1], sign)
     closing = [
-        f"Best by validation: {_name(quoted)}: {words} {bits} of {quoted[parts[-1].entropy]:.2f} "
-        "bits (which value belongs to which object).",
+        f"Best by validation: {_name(quoted)}: {words} {bits} of "
+        f"{number(quoted[parts[-1].entropy])} bits (which value belongs to which object).",
         claims_line(result.claims),
     ]
     if not is_bound:
@@ -144,7 +157,7 @@ def _flags_of(row: Record, parts: Sequence[Quantity]) -> list[str]:
 
 
 def _name(row: Record) -> str:
-    layer = f"layer {row['layer']}, " if "layer" in row else ""
+    layer = f"layer {row['layer']}, " if row.get("layer") else ""
     return f"{layer}{row['tokens']}, {family_of(row['options'])} probe"
 
 
@@ -182,7 +195,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _tick(row: Record) -> str:
-    layer = f"{row['layer']}, " if "layer" in row else ""
+    layer = f"{row['layer']}, " if row.get("layer") else ""
     return f"{layer}{row['tokens']}, {row['probe']}"
 
 

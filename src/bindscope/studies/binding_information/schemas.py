@@ -30,6 +30,7 @@ from bindscope.studies.binding_information.quantities import (
     RATIOS,
     WHOLE,
     Quantity,
+    with_ends,
 )
 from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, layer_number, near
 from bindscope.tables.schema import Column, Rule, TableSchema, joined
@@ -43,18 +44,24 @@ def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _between(frame: pd.DataFrame, quantity: Quantity) -> pd.Series[bool]:
-    """H - loss, with between nothing and all of what the prior pays above H given back."""
-    entropy, pays = frame[quantity.entropy], frame[quantity.prior_loss]
-    correction = frame[quantity.bound] - (entropy - frame[quantity.loss])
-    low, high = (pays - entropy).clip(upper=0.0), (pays - entropy).clip(lower=0.0)
-    inside = (correction >= low - TOLERANCE) & (correction <= high + TOLERANCE)
-    return inside | correction.isna() | pays.isna()
+    """H - loss, with between nothing and all of what the prior pays above H given back.
+
+    What is below 0 or above H counts as these.
+    """
+    entropy, bound = frame[quantity.entropy], frame[quantity.bound]
+    plain, excess = entropy - frame[quantity.loss], frame[quantity.prior_loss] - entropy
+    low, high = (
+        (plain + share).clip(lower=0.0).clip(upper=entropy)
+        for share in (excess.clip(upper=0.0), excess.clip(lower=0.0))
+    )
+    inside = (bound >= low - TOLERANCE) & (bound <= high + TOLERANCE)
+    return inside | low.isna() | bound.isna()
 
 
 def _is_bound(quantity: Quantity) -> Rule:
     return (
         f"{quantity.bound} is between {quantity.entropy} and {quantity.prior_loss}, "
-        f"minus {quantity.loss}",
+        f"minus {quantity.loss}, and between 0 and the entropy",
         lambda frame: _between(frame, quantity),
     )
 
@@ -68,7 +75,8 @@ def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
     """The bound on I(O;Z) is one of three; a null never breaks the rule."""
     bound, chained = frame[WHOLE.bound], frame[FEATURES.bound] + frame[BEYOND.bound]
     good = bound.isna() | (frame[WHOLE.loss].notna() & _between(frame, WHOLE))
-    for bits in (frame[PAPER_WHOLE], chained):
+    plain = frame[PAPER_WHOLE].clip(lower=0.0).clip(upper=frame[WHOLE.entropy])
+    for bits in (plain, chained):
         good |= near(bound, bits) & bits.notna()
     return good
 
@@ -89,6 +97,16 @@ def _intervals(frame: pd.DataFrame) -> pd.Series[bool]:
     for name in ESTIMATES:
         low, high = frame[f"{name}_low"], frame[f"{name}_high"]
         good &= (low.isna() == high.isna()) & ((low <= high + TOLERANCE) | low.isna())
+    return good
+
+
+def _ends_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Neither end of the interval of a bound says more than there is, or less than nothing."""
+    good = pd.Series(True, index=frame.index)
+    for quantity in QUANTITIES:
+        low, high = (frame[name] for name in with_ends(quantity.bound)[1:])
+        outside = (low < -TOLERANCE) | (high > frame[quantity.entropy] + TOLERANCE)
+        good &= ~outside
     return good
 
 
@@ -116,11 +134,12 @@ def _truths(frame: pd.DataFrame) -> pd.Series[bool]:
 def above_truth(frame: pd.DataFrame) -> pd.Series[bool]:
     """Rows with a lower bound more than 3 standard errors above the known truth.
 
-    The standard error is the width of the 95 % interval over 2 x 1.96; without an interval it is 0.
+    The standard error is the distance of the bound from the lower end of its interval over 1.96,
+    so that a bound at its largest value has one too; without an interval it is 0.
     """
     above = pd.Series(False, index=frame.index)
     for name, truth in BOUNDS.items():
-        error = ((frame[f"{name}_high"] - frame[f"{name}_low"]) / (2 * 1.96)).fillna(0.0)
+        error = ((frame[name] - frame[f"{name}_low"]) / 1.96).fillna(0.0)
         limit = frame[truth] + STANDARD_ERRORS * error + TOLERANCE
         above |= (frame[name] > limit).fillna(False)
     return above
@@ -169,6 +188,7 @@ BINDING_RULES: tuple[Rule, ...] = (
     ("what the prior loses on the test scenes is near its entropy", _prior_losses),
     *(is_ratio(name, estimate, of.entropy) for name, estimate, of, *_ in RATIOS),
     ("intervals have two ends, low before high", _intervals),
+    ("ends of bounds are between 0 and the entropy", _ends_within_entropy),
     ("only known-answer models have a truth", _truths),
     _KNOWN_FLAGS,
     ("above_truth is flagged exactly where a bound exceeds the truth by 3 errors", _flagged),
@@ -210,7 +230,7 @@ CURVE_RULES: tuple[Rule, ...] = (
 
 BINDING_SCHEMA = TableSchema(
     name="binding_information",
-    version=2,
+    version=3,
     description="One row per dataset, model, layer, token input, probe, control and probe seed, "
     "and one of the best probe. Every number is measured on the test split.",
     columns=BINDING_COLUMNS,

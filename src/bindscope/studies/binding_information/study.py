@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -17,6 +18,7 @@ from bindscope.figures import FEWEST_POINTS
 from bindscope.graph.shared import Shared
 from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_information.config import Section, problems
+from bindscope.studies.binding_information.names import is_positive_control
 from bindscope.studies.binding_information.products import STEPS, add_products
 from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
@@ -59,6 +61,11 @@ def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None
     return _request_products("attention", "maps", graph, shared, section, "share")
 
 
+def _attention_maps(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    request = _attention(graph, shared, section)
+    return request and replace(request, content=_order(shared, section))
+
+
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     """Fits of models' last layers, known-answer encoders and controls left out.
 
@@ -79,7 +86,8 @@ def _order(shared: Shared, section: Section) -> dict[str, Any]:
     """Return names of datasets, models and groups of these in the configuration's order."""
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
     names = {"datasets": list(shared.datasets), "models": list(shared.models)}
-    return {**names, "model_groups": groups}
+    controls = [name for name, model in shared.models.items() if is_positive_control(model.source)]
+    return {**names, "model_groups": groups, "positive_controls": controls}
 
 
 def _about_table(
@@ -102,7 +110,7 @@ def _learning_curve(graph: Graph, shared: Shared, section: Section) -> Request |
     if not graph.select("learning_curve"):
         return None
     table = graph.select("table", table="learning_curve")
-    return Request({"table": table}, {"models": list(shared.models)})
+    return Request({"table": table}, _order(shared, section))
 
 
 def _cells(shared: Shared) -> dict[str, int]:
@@ -256,19 +264,21 @@ STUDY = Study(
         _figure(
             "figures.parts:parts",
             "Features, counts and pairing by model",
-            "Bits per scene in the last layer, by part. Box: entropy; bar: what the best probe "
-            'decodes, a lower bound ("≥"), rounded down; hatched: scene distribution unknown, no '
-            "bound. Dots: training seeds; line: 95 % t interval over them (pairing only). A model "
-            "that only counts fills every box but the last. Flagged fits are left empty.",
+            "Bits per scene in the last layer, by part. Box: entropy; bar: what the probe decodes "
+            '(of several, the best by validation), a lower bound ("≥"), rounded down; hatched: '
+            "scene distribution unknown, no bound. Dots: training seeds; line: 95 % t interval "
+            "over them (pairing). A model that only counts fills every box but the last. Flagged "
+            "fits: empty.",
             _last_layers,
         ),
         _figure(
             "figures.parts:parts_layers",
             "Features, counts and pairing by layer",
-            "Fraction of each part (features, counts, pairing) that the best probe decodes from "
-            "each layer, a lower bound. Dots: training seeds; bands: 95 % intervals over them. "
-            "Layer 0 is the input of the first block; the last point follows the last norm. Where "
-            "the lines separate, features are decodable and their pairing is not.",
+            "Fraction of each part that the probe (of several, the best by validation) decodes "
+            "from each layer, a lower bound. Dots: training seeds; bands: 95 % intervals over "
+            "them; a model with its own name is one seed. Layer 0: input of the first block; last "
+            "point: after the last norm. Where lines separate, features are decodable, pairing is "
+            "not.",
             _parts_layers,
         ),
         _figure(
@@ -277,8 +287,8 @@ STUDY = Study(
             "Fraction beta* of binding information (counts and pairing). Orange: counts alone, "
             "H(M|F) / H(O|F). Green: a color histogram of the images, exact (solid) or decoded by "
             "a linear probe (dotted, a lower bound). Stars: published values of the binding "
-            "problem paper; circles: comparable values of this run. Values left of a line are no "
-            "evidence of pairing. No intervals are drawn.",
+            "problem paper; circles: its formula on comparable probes of this run. Values left of "
+            "a line are no evidence of pairing. No intervals are drawn.",
             _histogram,
             *_PAPERS,
         ),
@@ -288,8 +298,8 @@ STUDY = Study(
             "Bits per scene about the objects (features, counts and pairing together) in the last "
             "layer, by token input and probe. Bars: lower bounds; lines: 95 % intervals over "
             "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
-            "problem paper's estimate; crosses: without a representation; stars: published values. "
-            "Longer is more.",
+            "problem paper's formula, H(O) - CE; crosses: the same without a representation; "
+            "stars: published values.",
             _last_layers,
             _PUBLISHED,
         ),
@@ -297,9 +307,10 @@ STUDY = Study(
             "figures.curves:layers",
             "Binding information by layer",
             "Fraction of binding information (counts and pairing) decoded from each layer. Solid: "
-            "lower bounds; dashed: the binding problem paper's estimate, no bound. Bands: 95 % "
-            "intervals over training seeds for groups, else over test scenes. Open markers: after "
-            "the last norm. The layer where a solid line rises is where the probe can decode it.",
+            "lower bounds; dashed: the binding problem paper's formula, no bound. Bands: 95 % "
+            "intervals over training seeds for groups, else over test scenes; a model with its own "
+            "name is one seed. Open markers: after the last norm. Where a solid line rises, the "
+            "probe can decode it.",
             _layers,
         ),
         _figure(
@@ -310,7 +321,7 @@ STUDY = Study(
             "patches of its own object, mean, median and quartiles over objects of the stored test "
             "scenes (no intervals); crosses: uniform. Weights show what the probe uses, not the "
             "model.",
-            _attention,
+            _attention_maps,
         ),
         _figure(
             "figures.structure:structure",
@@ -357,7 +368,7 @@ STUDY = Study(
             "Planted encoders whose binding information is known exactly. Above: estimate against "
             "truth; below: error (estimate minus truth) by encoder. Filled: lower bounds, which "
             "may lie below the truth but not above it beyond sampling error; open: the binding "
-            "problem paper's estimate, no bound. Means over probe seeds, without intervals.",
+            "problem paper's formula, no bound. Means over probe seeds, without intervals.",
             _calibration,
         ),
         _figure(
@@ -365,7 +376,7 @@ STUDY = Study(
             "Binding information by number of possible objects",
             "Binding information (counts and pairing) against the number of possible objects, as a "
             "fraction of H(O|F) (left) and in bits (right; dotted: H(O|F)). Solid: lower bounds "
-            "with 95 % intervals over test scenes; dashed: the binding problem paper's estimate; "
+            "with 95 % intervals over test scenes; dashed: the binding problem paper's formula; "
             "dash-dotted: counting only. Values at or below the dash-dotted line need no pairing.",
             _complexity,
             _TRENDS,
@@ -375,7 +386,7 @@ STUDY = Study(
             "Binding information by image size",
             "Binding information (counts and pairing) against the side of the input image, as a "
             "fraction of H(O|F) (left) and in bits (right; dotted: H(O|F)). Solid: lower bounds "
-            "with 95 % intervals over test scenes; dashed: the binding problem paper's estimate; "
+            "with 95 % intervals over test scenes; dashed: the binding problem paper's formula; "
             "stars: its published values; dash-dotted: counting only. Other sizes use interpolated "
             "position embeddings.",
             _resolution,
@@ -387,7 +398,7 @@ STUDY = Study(
             "Binding information (counts and pairing) as a fraction of H(O|F), against the "
             "camera's height (left) and the hidden fraction of an object's pixels (right). Solid: "
             "lower bounds with 95 % intervals over test scenes; dashed: the binding problem "
-            "paper's estimate. Each point has its own scenes. Falling lines mean that occlusion "
+            "paper's formula. Each point has its own scenes. Falling lines mean that occlusion "
             "costs binding.",
             _occlusion,
             _TRENDS,
@@ -397,7 +408,7 @@ STUDY = Study(
             "Binding information in natural images",
             "Binding information (counts and pairing) in imported images, last layer. Bars: lower "
             "bounds with 95 % intervals over test scenes; diamonds: the binding problem paper's "
-            "estimate; squares: the same with that paper's prior. Hatched: the scene distribution "
+            "formula; squares: the same with that paper's prior. Hatched: the scene distribution "
             "is unknown, so that entropies are estimated from the training split and bars are no "
             "bounds.",
             _natural,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from bindscope.report.chapter import Warned, number
+from bindscope.report.chapter import Warned
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.flags import (
     FLAGS,
@@ -18,6 +18,7 @@ from bindscope.studies.binding_information.flags import (
 )
 from bindscope.studies.binding_information.quantities import BOUNDS
 from bindscope.studies.binding_information.views import measured
+from bindscope.tables.numbers import at_least, number
 
 Record = Mapping[Any, Any]
 NOTICEABLE_BITS = 0.1
@@ -46,15 +47,15 @@ def calibration(table: pd.DataFrame) -> list[str]:
     elif worst > 0:
         text += (
             f"No lower bound is above the truth by more than {STANDARD_ERRORS:g} standard errors; "
-            f"the largest excess is {worst:.2f} bits."
+            f"the largest excess is {number(worst)} bits."
         )
     else:
-        text += f"No lower bound is above the truth; the closest is {-worst:.2f} bits below it."
+        text += f"No lower bound is above the truth; the closest is {number(-worst)} bits below it."
     paragraphs = [text]
     if len(excess):
         most, least = (number(float(end)) for end in (excess.max(), -excess.min()))
         paragraphs.append(
-            "The estimate of B* of the binding problem paper is above the truth by more than "
+            "The formula of the binding problem paper for B* is above the truth by more than "
             f"{NOTICEABLE_BITS} bits in {high} of {len(excess)} fits, by {most} bits at most, and "
             f"below it by {least} bits at most."
         )
@@ -108,7 +109,7 @@ def controls(table: pd.DataFrame) -> list[str]:
         text += f" {len(rows) - len(quoted)} of them are flagged, as expected."
     if len(quoted):
         largest = float(quoted["binding_lower_bound_bits"].max())
-        text += f" The largest lower bound on B_O is {number(largest, 'z.2f')} bits."
+        text += f" The largest lower bound on B_O is {at_least(largest)} bits."
     return [text]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,50 +11,65 @@ from bindscope.statistics.means import half_width
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.flags import flag_list
-from bindscope.studies.binding_information.names import PAPERS
+from bindscope.studies.binding_information.names import CONTROL, PAPERS
 from bindscope.studies.binding_information.registry import known_families
 from bindscope.studies.binding_information.schemas import family_of
+from bindscope.tables.groups import Groups, complete_groups, group_names
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
-LABELS = ("family", "model_kind", "n_layers", "assumed_prior", "group")
+LABELS = (
+    "family", "fitted", "model_kind", "n_layers", "assumed_prior", "is_control", "group", "shown",
+)  # fmt: skip
 
 
-def measured(table: pd.DataFrame, *, known_answer: bool, best: bool = False) -> pd.DataFrame:
-    """Return the rows that hold numbers and are no control: of known answers, or of all others.
+def measured(
+    table: pd.DataFrame, *, known_answer: bool = False, baseline: bool = False, best: bool = False
+) -> pd.DataFrame:
+    """Return the rows of models that hold numbers and are no control.
 
+    Of known-answer encoders or of baselines where that is asked for, else of all other models.
     `best`: the rows `probe = best`, or those of the fits that they are made of. Added are the
-    probe's `family`, whether the row rests on an `assumed_prior`, and the `group` of its model
-    (`tables.groups`), which without one is the model.
+    probe's `family` and whether the row rests on an `assumed_prior`; of a table without them also
+    the `group` of its model (`tables.groups`), and whether that is a positive control.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
-    rows = table[keep & ((table["model_kind"] == "known-answer") == known_answer)].copy()
+    for kind, wanted in (("known-answer", known_answer), ("baseline", baseline)):
+        keep &= (table["model_kind"] == kind) == wanted
+    rows = table[keep].copy()
     rows["family"] = [
         protocol_family(family_of(options), protocol)
         for options, protocol in zip(rows["options"], rows["protocol"], strict=True)
     ]
     rows["assumed_prior"] = rows["dataset"].isin(assumed_prior(table))
     if "group" not in rows:
-        rows["group"] = rows["model"]
+        rows["group"], rows["group_size"] = rows["model"], 1
+    if "is_control" not in rows:
+        rows["is_control"] = False
     return rows.reset_index(drop=True)
+
+
+def named_groups(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give rows of `measured` the names that are shown: of their `group`, and alone (`shown`).
+
+    Models of a group that is not complete at a place are shown by themselves.
+    """
+    rows = complete_groups(rows, ["dataset", "tokens", "probe", "control"])
+    mark = np.where(rows["is_control"].astype(bool), CONTROL, "")
+    return rows.assign(group=rows["group"] + mark, shown=rows["model"] + mark)
+
+
+def shown_names(models: Iterable[str], groups: Groups, controls: Collection[str]) -> list[str]:
+    """Return the names that `named_groups` gives, as configured, positive controls last."""
+    names = list(models)
+    last = group_names((name for name in names if name in controls), groups)
+    first = group_names((name for name in names if name not in controls), groups)
+    return [*first, *(f"{name}{CONTROL}" for name in last)]
 
 
 def protocol_family(family: str | None, protocol: str) -> str:
     """Return a family's name; fits by the paper's protocol are shown as a family of their own."""
     return f"{family}{PAPERS}" if protocol == "paper" else str(family)
-
-
-def read_alike(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of a group keep the models that were read at the most layers.
-
-    A curve over layers whose points are means over different networks would mix the two.
-    """
-    if not len(rows):
-        return rows
-    place = ["dataset", "tokens", "probe"]
-    n_layers = rows.groupby([*place, "model"])["layer"].transform("nunique")
-    most = n_layers.groupby([rows[name] for name in (*place, "group")]).transform("max")
-    return rows[n_layers == most]
 
 
 def assumed_prior(table: pd.DataFrame) -> set[str]:
@@ -79,16 +94,16 @@ def layer_places(rows: pd.DataFrame) -> pd.Series[float]:
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Average rows over probe seeds, then over the models of a group.
 
-    One row per (dataset, model, layer, tokens, probe, control), where `model` is the group's name,
-    with the means of the numbers, `n_seeds` (of probes), `n_models`, and `LABELS`. Ends of
-    intervals are means too; of several models they are those of the t interval of the mean over
-    training seeds.
+    One row per (dataset, model, layer, tokens, probe, control), where `model` is the name that is
+    shown (`named_groups`), with the means of the numbers, `n_seeds` (of probes), `n_models`, and
+    `LABELS`. Ends of intervals are means too; of several models they are those of the t interval of
+    the mean over training seeds.
     """
-    return over_models(each_model(rows))
+    return over_models(each_model(named_groups(rows)))
 
 
 def each_model(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average rows over probe seeds; the columns of `over_seeds`, and `group`."""
+    """Average rows of `named_groups` over probe seeds; the columns of `over_seeds`."""
     groups = rows.groupby(GROUP, sort=False, observed=True)
     labels = [name for name in LABELS if name in rows]
     means = groups[_numbers(rows)].mean()
@@ -98,9 +113,11 @@ def each_model(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_models(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average what `each_model` returned over the models of each group."""
-    rows = rows.assign(model=rows["group"]) if "group" in rows else rows
-    groups = rows.groupby(GROUP, sort=False, observed=True)
+    """Average what `each_model` returned over the models of each group.
+
+    No group's name stands for one model: where one is left it has its own.
+    """
+    groups = rows.assign(model=rows["group"]).groupby(GROUP, sort=False, observed=True)
     labels = [name for name in LABELS if name in rows]
     names = _numbers(rows)
     numbers = groups[names]
@@ -113,7 +130,8 @@ def over_models(rows: pd.DataFrame) -> pd.DataFrame:
         means[ends] = np.where(counts[centers] > 1, several, means[ends])
     means[labels] = groups[labels].first()
     means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()
-    return means.reset_index()
+    means = means.reset_index()
+    return means.assign(model=means["group"].where(means["n_models"] > 1, means["shown"]))
 
 
 def _numbers(rows: pd.DataFrame) -> list[str]:

@@ -332,6 +332,8 @@ def _analysis_problems(
     for model in (models[name] for name in entry.models):
         if not model.sees_images:
             yield f"{where}.models: {model.name!r} embeds no scenes in slots; use `planted`"
+        elif "mean" in entry.vectors and not model.has_patches:
+            yield f"{where}.vectors: {model.name!r} has no patches; give `vectors: [cls]`"
         elif {"joint", "text"} & set(entry.vectors) and (problem := unread(model)):
             yield f"{where}.vectors: {problem}"
 

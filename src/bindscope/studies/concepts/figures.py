@@ -24,6 +24,7 @@ from bindscope.figures.style import (
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import (
     OUTCOME,
+    PLANTED,
     approximated,
     correlated,
     edits_by_strength,
@@ -33,6 +34,7 @@ from bindscope.studies.concepts.views import (
     over_seeds,
     recognized,
 )
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 _SHARES = (-0.02, 1.02)
@@ -112,8 +114,8 @@ def _correlation(correlations: pd.DataFrame) -> str:
     value, low, high = correlations.filter(like="correlation").iloc[0]
     if np.isnan(value):
         return "no rank correlation:\nall values are equal"
-    ends = "" if np.isnan(low) else f"\n({low:.2f} to {high:.2f})"
-    return f"rank correlation {value:.2f}{ends}"
+    ends = "" if np.isnan(low) else f"\n({number(low)} to {number(high)})"
+    return f"rank correlation {number(value)}{ends}"
 
 
 # --- Embeddings ---------------------------------------------------------------------------------
@@ -224,7 +226,11 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
     means = {what: approximated(table, what, dual=True) for what in APPROXIMATED}
     some(means["object"], "No dual encoder was approximated on scenes of unseen objects.")
     rows = pd.concat([mean.assign(what=what) for what, mean in means.items()])
-    rows = rows.assign(name=rows["embedding"] + "\n" + rows["dataset"])
+    planted = table.loc[table["kind"].eq("product"), "embedding"]
+    mark = rows["embedding"].isin(planted).map({True: PLANTED, False: ""})
+    rows = rows.assign(name=rows["embedding"] + mark + "\n" + rows["dataset"])
+    rows = rows.sort_values("name", key=lambda names: names.str.contains(PLANTED, regex=False),
+                            kind="stable")  # fmt: skip
     grid, look = _approximators(
         rows, tuple(APPROXIMATED), "trained_coverage", lambda key: APPROXIMATED[key[1]]
     )
@@ -274,17 +280,17 @@ def concept_picture(pictures: Sequence[Mapping[str, Any]]) -> Figure:
 
     The first nine; a thin line joins a scene with the sum of its objects' vectors.
     """
-    drawn = [content for content in pictures if "why" not in content][:_PICTURES]
+    drawn = [content for content in pictures if "why" not in content]
+    drawn = sorted(drawn, key=lambda content: content["vectors"] == "planted")[:_PICTURES]
     if not drawn:
         raise NothingToDrawError(f"There is no picture: {pictures[0]['why']}.")
     grid = wrapped(range(len(drawn)), 3, (0.7, 2.6), subplot_kw={"projection": "3d"})
     for content, axes in zip(drawn, grid.panels.values(), strict=True):
         three: Any = axes
         _picture(three, content["points"])
-        vectors = "" if content["vectors"] == "planted" else f", {content['vectors']}"
-        title = (
-            f"{content['embedding']}{vectors}\n{content['dataset']}, stress {content['stress']:.2f}"
-        )
+        vectors = PLANTED if content["vectors"] == "planted" else f", {content['vectors']}"
+        stress = number(content["stress"])
+        title = f"{content['embedding']}{vectors}\n{content['dataset']}, stress {stress}"
         three.set_title(title, fontsize=8, y=0.99)
         three.set_box_aspect((1, 1, 1), zoom=1.1)
         three.set(xticklabels=[], yticklabels=[], zticklabels=[])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -14,6 +15,7 @@ from bindscope.studies.concepts.claims import CLAIMS, CONTROLS, READ, effects, p
 from bindscope.studies.concepts.views import (
     EMBEDDING,
     GROUP,
+    PLANTED,
     correlated,
     encoder_models,
     measures,
@@ -21,6 +23,7 @@ from bindscope.studies.concepts.views import (
     recognized,
     wide,
 )
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 _INTRODUCTION = (
@@ -51,7 +54,8 @@ _MADE_OF_LABELS = (
 _CAVEATS = (
     "Counting concepts already names both objects of scenes whose objects differ in one concept "
     "only: compare with that rival.",
-    "Product and planted encoders are controls with a known structure: they validate the measures.",
+    "Planted encoders, products among them, are controls with a known structure: they validate the "
+    "measures.",
 )
 _NO_RATES = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
 
@@ -186,18 +190,43 @@ def _lead_of_embeddings(judgments: Sequence[Judgment], table: pd.DataFrame) -> t
     best = max((each.effect for each in read), key=lambda effect: effect.value)
     return (
         f"{READ.sentence.rstrip('.')} in {n_hold} of {len(read)} embeddings of models; the largest "
-        f"effect is {best.value:.1f} points ({best.low:.1f} to {best.high:.1f}; {best.where}).",
+        f"effect is {number(best.value, '.1f')} points ({number(best.low, '.1f')} to "
+        f"{number(best.high, '.1f')}; {best.where}).",
     )
 
 
 def _lead(coverages: pd.DataFrame) -> tuple[str, ...]:
-    """Say the largest fraction of held-out pairs that an encoder recognizes."""
-    best = coverages.sort_values("accuracy", kind="stable").iloc[-1]
-    return (
-        f"Of held-out object pairs, the best dual encoder recognizes {best['accuracy']:.1%} "
-        f"({best['encoder']}, coverage {best['coverage']:g}); counting concepts recognizes "
-        f"{best['floor']:.1%}.",
-    )
+    """Say what learned encoders recognize of held-out pairs, then what planted ones do."""
+    is_planted = coverages["encoder"].str.endswith(PLANTED)
+    learned, planted = coverages[~is_planted], coverages[is_planted]
+    sentences = ["No learned dual encoder was measured."]
+    if len(learned):
+        best = _largest(learned)
+        rival = number(100 * best["floor"], ".1f")
+        sentences = [
+            "Of held-out object pairs, the best learned dual encoder recognizes "
+            f"{_recognizes(best)}; counting concepts recognizes {rival}\u00a0%."
+        ]
+    if len(planted):
+        sentences.append(
+            "A planted control, whose objects are products of their concepts' vectors, recognizes "
+            f"{_recognizes(_largest(planted))}."
+        )
+    return (" ".join(sentences),)
+
+
+def _largest(coverages: pd.DataFrame) -> pd.Series[Any]:
+    row: pd.Series[Any] = coverages.sort_values("accuracy", kind="stable").iloc[-1]
+    return row
+
+
+def _recognizes(row: pd.Series[Any]) -> str:
+    """Write how many pairs an encoder recognizes, its interval over seeds, and which it is."""
+    value, *ends = (number(100 * row[f"accuracy{end}"], ".1f") for end in ("", "_low", "_high"))
+    seeds = f"{row['n']} training seeds" if row["n"] > 1 else "one training seed"
+    interval = f"{' to '.join(ends)}; " if row["n"] > 1 else ""
+    name = row["encoder"].removesuffix(PLANTED)
+    return f"{value}\u00a0% ({interval}{name}, coverage {row['coverage']:g}, {seeds})"
 
 
 # --- Embeddings ---------------------------------------------------------------------------------

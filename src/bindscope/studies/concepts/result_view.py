@@ -17,6 +17,7 @@ from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
 from bindscope.studies.concepts.claims import CLAIMS, ESTIMATOR, effects
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA, OF_A_RUN
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 from bindscope.tables.schema import frame_of, label
 
@@ -114,14 +115,15 @@ def _title(row: Mapping[Any, Any]) -> str:
 
 
 def _percent(value: float) -> str:
-    return "-" if pd.isna(value) else f"{100 * value:.1f} %"
+    return "-" if pd.isna(value) else f"{number(100 * value, '.1f')} %"
 
 
 def _gain(row: Mapping[Any, Any]) -> str:
     gain, low, high = (100 * row[name] for name in ("gain", "gain_low", "gain_high"))
     if pd.isna(gain):
         return "-"
-    return f"{gain:+.1f}" + ("" if pd.isna(low) else f" ({low:+.1f} to {high:+.1f})")
+    value, *ends = (number(points, "+.1f") for points in (gain, low, high))
+    return value + (f" ({' to '.join(ends)})" if all(ends) else "")
 
 
 @styled

@@ -82,7 +82,7 @@ STUDY = Study(
             "Held-out object pairs that dual encoders recognize, by the fraction of objects in "
             "training: objects (left) and concepts (right). Bands: 95 % t intervals over training "
             "seeds, drawn as dots. Dotted: counting concepts; dashed: chance. A line above the "
-            "dotted one generalizes the pairing. Product encoders are positive controls.",
+            "dotted one generalizes the pairing. Product encoders are planted controls.",
             _measured_by("dual_encoder"),
         ),
         _figure(

@@ -21,6 +21,7 @@ from bindscope.tables.rows import rows_with
 
 # --- Controlled dual encoders -------------------------------------------------------------------
 
+PLANTED = " (planted)"  # after a name: its structure was chosen, not learned
 GROUP = ["encoder", "space", "query_pool", "coverage"]
 OUTCOME = "held_out_accuracy"
 FEWEST = 3  # groups of a stratum
@@ -36,7 +37,8 @@ def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
     """Return held-out pairs that dual encoders recognize among all objects, a row per run.
 
     Conditions ask for other scenes or candidates. Runs have `encoder`, `space`, `query_pool`,
-    `coverage` and `seed`, and `accuracy`, `floor` and `chance`.
+    `coverage` and `seed`, and `accuracy`, `floor` and `chance`. Encoders whose products are planted
+    are called that, and come last.
     """
     usual = {"analysis_kind": "generalization", "measure": "object", "split": "test",
              "n_slots": 2, "stratum": "all", "variant": "full"}  # fmt: skip
@@ -45,7 +47,10 @@ def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
         name.removeprefix(f"{encoder}-")
         for name, encoder in zip(rows["embedding"], rows["encoder"], strict=True)
     ]
-    return rows.assign(query_pool=pools)
+    is_planted = rows["kind"] == "product"
+    names = rows["encoder"].mask(is_planted, rows["encoder"] + PLANTED)
+    rows = rows.assign(query_pool=pools, encoder=names)
+    return pd.concat([rows[~is_planted], rows[is_planted]])
 
 
 def encoder_models(table: pd.DataFrame) -> pd.DataFrame:
@@ -166,11 +171,14 @@ EMBEDDING = ["analysis", "dataset", "embedding", "vectors"]
 def named(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with what figures distinguish: `vectors_of`, `scenes`, and `name`, both.
 
-    `scenes` is the data set, with the analysis where a data set has several.
+    `scenes` is the data set, with the analysis where a data set has several. Planted embeddings
+    come last.
     """
-    names = table["embedding"].copy()
+    is_planted = table["vectors"] == "planted"
+    table = pd.concat([table[~is_planted], table[is_planted]])
+    names = table["embedding"] + PLANTED
     real = table["vectors"] != "planted"
-    names[real] += ", " + table["vectors"][real]
+    names[real] = table["embedding"][real] + ", " + table["vectors"][real]
     scenes = table["dataset"].copy()
     several = table.groupby("dataset")["analysis"].transform("nunique") > 1
     scenes[several] += ", " + table["analysis"][several]

@@ -59,7 +59,7 @@ class PriorTable:
 
     schema = TableSchema(
         name="priors",
-        version=3,
+        version=4,
         description="One row per dataset and split: entropies of the codes, no model involved.",
         columns=(
             DATASET,
@@ -104,6 +104,24 @@ class PriorTable:
                 "split_gap_bits",
                 "What a probe that knows the space but not the split pays for the feature code: "
                 "log2 of feature codes in the space over those in the split; 0 for a random split.",
+            ),
+            *(
+                bits(
+                    f"largest_prior_loss_{name}_bits",
+                    f"The largest loss of the exact prior of {symbol} in the split; {entropy} is "
+                    "its mean. Empty where the prior is estimated or counts have none.",
+                    "`priors`",
+                    null="allowed",
+                    low=0.0,
+                    reference="exact",
+                )
+                for name, symbol, entropy in (
+                    ("object", "O", "H(O)"),
+                    ("feature", "F", "H(F)"),
+                    ("object_given_feature", "O given F", "H(O|F)"),
+                    ("counts_given_feature", "M given F", "H(M|F)"),
+                    ("object_given_counts", "O given M", "H(O|M)"),
+                )
             ),
             label(
                 "method",

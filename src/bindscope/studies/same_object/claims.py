@@ -21,15 +21,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
+from bindscope.statistics.claims import IMAGES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.quantities import JUDGED, RIVALS
-from bindscope.studies.same_object.views import best_layers, fitted, where_validation_is_best
-from bindscope.tables.groups import with_groups
+from bindscope.studies.same_object.views import (
+    best_layers,
+    fitted,
+    in_groups,
+    where_validation_is_best,
+)
+from bindscope.tables.groups import Groups
 
 EDITS = "same_object_edits"
 TINY = 1e-9  # share of the tokens' squared length, below which an edit changes nothing
-IMAGES, BATCHES = "test images", "batches"
+BATCHES = "batches"
 _CLASSES = "classes and distances decide which patches are of one object"
 _EMPTY = "empty edit"
 _WITHOUT = "outside class and position"
@@ -171,11 +176,9 @@ CERTAIN = 4.0  # half widths above 0, beyond which no correction for several tes
 Gains = pd.DataFrame  # value, low, high of each model, as shares of pairs
 
 
-def study_effects(
-    tables: Mapping[str, pd.DataFrame], groups: Iterable[Mapping[str, object]]
-) -> list[Effect]:
+def study_effects(tables: Mapping[str, pd.DataFrame], groups: Groups) -> list[Effect]:
     """Return the effects of all claims of the chapter, from its tables."""
-    effects = probe_effects(with_groups(tables["same_object"], groups))
+    effects = probe_effects(in_groups(tables["same_object"], groups))
     return effects + (edit_effects(tables[EDITS]) if EDITS in tables else [])
 
 
@@ -185,7 +188,7 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     They are taken at the layer that validation prefers for the leading probe; of an inner layer, at
     that which validation prefers among the inner ones.
 
-    `table`: `same_object` with groups (`tables.groups.with_groups`).
+    `table`: `same_object` with groups (`views.in_groups`).
     """
     rows = _with_position_flags(fitted(table), table)
     of_models = rows[rows["n_layers"].fillna(0) > 0]

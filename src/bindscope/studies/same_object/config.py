@@ -21,7 +21,7 @@ from bindscope.config.base import (
 )
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import Grid, ModelGroup, grid_problems, group_problems, layers_of
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
+from bindscope.config.models import AnyModel, Controlled, PythonModel, Zoo
 from bindscope.config.references import unknown
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
@@ -286,7 +286,7 @@ class PairSection(Model):
 
 def patch_grid(model: AnyModel, dataset: Dataset, block: PairFits) -> PatchGrid | None:
     """Return rows and columns of a model's patches; None where its configuration does not say."""
-    if block.patch_grid or isinstance(model, KnownAnswer):
+    if block.patch_grid or not (model.sees_images and model.has_patches):
         return block.patch_grid
     if isinstance(model, Zoo):
         manifest = read_manifest(model.source)
@@ -332,10 +332,9 @@ def _patches(
 ) -> Iterator[str]:
     """Models see images, and their patch grid is known."""
     for model in (models[name] for name in block.models):
-        if isinstance(model, KnownAnswer):
+        if not (model.sees_images and model.has_patches):
             yield (
-                f"{where}.models: {model.name!r} encodes codes and has no patches of an image; "
-                "name a model that sees images"
+                f"{where}.models: {model.name!r} has no patches of an image; name a model that has"
             )
             continue
         for dataset in (datasets[name] for name in block.datasets):

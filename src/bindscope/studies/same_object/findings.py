@@ -16,7 +16,6 @@ from bindscope.report.chapter import (
     PageTable,
     Section,
     Warned,
-    number,
     page_table,
 )
 from bindscope.report.claims import claims_findings, claims_section, read_rates
@@ -34,10 +33,13 @@ from bindscope.studies.same_object.views import (
     at_best_layers,
     best_layers,
     fitted,
+    in_groups,
     of_positions,
+    over_models,
     without_loss,
 )
-from bindscope.tables.groups import with_groups
+from bindscope.tables.groups import Groups, with_groups
+from bindscope.tables.numbers import number
 
 _LABELS = ("dataset", "model", "layer", "probe")
 
@@ -72,10 +74,10 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     section = (inputs.content.get("studies") or {}).get("same_object") or {}
     groups = section.get("groups") or ()
-    table = with_groups(tables["same_object"], groups)
+    table = in_groups(tables["same_object"], groups)
     judgments = judge(CLAIMS, study_effects(tables, groups))
     rates = read_rates(inputs.resources["claims"])
-    lead, key_numbers = _best_of_all(table)
+    lead, key_numbers = _best_of_all(table, judgments)
     return Chapter(
         lead=tuple(lead),
         headline=("same_object_layers", "same_object_models"),
@@ -112,33 +114,69 @@ def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _best_of_all(table: pd.DataFrame) -> tuple[list[str], list[KeyNumber]]:
-    """Return the leading sentence, and the key numbers: of the best probe and what knows less."""
+def _best_of_all(
+    table: pd.DataFrame, judgments: Sequence[Judgment]
+) -> tuple[list[str], list[KeyNumber]]:
+    """Return the leading sentence, and the key numbers: of the best probe, and of its best rival.
+
+    Rivals predict from classes and positions, or positions alone, and are of the same place.
+    """
     best = at_best_layers(table)
     best = best[best["family"] == QUADRATIC]
     if not len(best):
         return [], []
     top = best.sort_values("accuracy", kind="stable").iloc[-1]
-    of = f"{top['group']} on {top['dataset']}"
+    where = f"{top['group']} on {top['dataset']}, layer {top['layer']}"
     accuracy, majority = (
         number(100 * top[name], ".1f") for name in ("accuracy", "image_majority_accuracy")
     )
     sentence = (
-        f"The best quadratic probe classifies {accuracy} % of patch pairs correctly ({of}, layer "
-        f"{top['layer']}), the majority class of each image {majority} %."
+        f"The best quadratic probe classifies {accuracy}\u00a0% of patch pairs correctly "
+        f"({where}), the majority class of each image {majority}\u00a0%. "
     )
     listed = [
         KeyNumber(accuracy, "% of pairs",
-                  f"classified correctly by the quadratic probe of {of}, layer {top['layer']}"),
-        KeyNumber(majority, "% of pairs", "of the majority class of each image"),
+                  f"classified correctly by the quadratic probe of {where}"),
     ]  # fmt: skip
-    positions = of_positions(table)
-    here = positions[(positions[["dataset", "grid"]] == top[["dataset", "grid"]]).all(axis=1)]
-    if len(here):
-        value = number(100 * here["accuracy"].iloc[0], ".1f")
-        words = "classified correctly from the positions of both patches"
+    rivals = _rivals(table, top)
+    if not rivals:
+        sentence += "No rival that predicts from classes or positions was fitted there."
+    for family, rate in sorted(rivals.items(), key=lambda rival: -rival[1])[:1]:
+        value, verdict = number(100 * rate, ".1f"), _verdict(judgments, family, where)
+        sentence += f"Its best rival, {_RIVAL_WORDS[family]}, classifies {value}\u00a0%{verdict}."
+        words = f"classified correctly by its best rival, {_RIVAL_WORDS[family]}"
         listed.append(KeyNumber(value, "% of pairs", words))
-    return [sentence], listed
+    return [sentence], [*listed, KeyNumber(majority, "% of pairs", "of the majority class of each "
+                                           "image")]  # fmt: skip
+
+
+_RIVAL_WORDS = {
+    "class_position": "both classes, positions and the image",
+    "position": "positions only",
+}
+
+
+def _rivals(table: pd.DataFrame, top: pd.Series[Any]) -> dict[str, float]:
+    """Return the accuracy of each rival that was fitted at the place of a probe."""
+    place = ["dataset", "grid", "group", "layer"]
+    here = over_models(fitted(table), [*place, "family", "probe"])
+    positions = of_positions(table).assign(family="position", **dict(top[["group", "layer"]]))
+    both = pd.concat([here, positions])
+    both = both[(both[place] == top[place]).all(axis=1) & both["family"].isin(list(_RIVAL_WORDS))]
+    best = both.groupby("family")["accuracy"].max()
+    return {str(family): float(rate) for family, rate in best.items()}
+
+
+def _verdict(judgments: Sequence[Judgment], family: str, where: str) -> str:
+    """Say the verdict on the claim that the quadratic probe beats a rival; empty without one."""
+    for judgment in judgments:
+        if judgment.claim.name == claim_name(family) and judgment.effect.where == where:
+            is_verb = judgment.verdict in ("holds", "does not hold")
+            why = f" ({judgment.reason})" if judgment.reason else ""
+            return (
+                f"; the claim of a gain over it {'' if is_verb else 'is '}{judgment.verdict}{why}"
+            )
+    return ""
 
 
 def _notes(table: pd.DataFrame) -> list[str]:
@@ -189,9 +227,7 @@ def _rows(table: pd.DataFrame) -> PageTable:
 _GEOMETRY = "same_object_geometry"
 
 
-def _geometry(
-    tables: Mapping[str, pd.DataFrame], groups: Sequence[Mapping[str, object]]
-) -> list[Section]:
+def _geometry(tables: Mapping[str, pd.DataFrame], groups: Groups) -> list[Section]:
     """Return what scores and tokens are like; no section where nothing was measured."""
     if _GEOMETRY not in tables or tables[_GEOMETRY].empty:
         return []

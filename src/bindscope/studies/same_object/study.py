@@ -110,9 +110,9 @@ STUDY = Study(
             "Same-object accuracy by layer",
             "Accuracy, and area under the ROC curve within images, of probes that classify whether "
             "two patches are of one object, by layer. Bands: 95 % intervals over training seeds "
-            "for groups, else over test images. Horizontal lines use no token: majority class, "
-            "majority of each image, positions, true classes. A probe above all of them decodes "
-            "more than these.",
+            "for groups, else over test images. Compare the quadratic probe with its rivals: class "
+            "+ position, and the lines of positions only, majority and true classes, which use no "
+            "token.",
             _layers,
         ),
         _figure(
@@ -120,8 +120,9 @@ STUDY = Study(
             "Same-object accuracy by model",
             "Accuracy of probes on test pairs of patches (same object or not), at the layer that "
             "the validation split selects. Bars: 95 % intervals over training seeds for groups, "
-            'else over test images. Vertical lines use no token. A probe left of "majority of each '
-            'image" does no better than a constant per image.',
+            "else over test images. Compare the quadratic probe with its rivals: class + position, "
+            "and the vertical lines, which use no token (positions only, majority of each image, "
+            "true classes).",
             _measured,
         ),
         _figure(

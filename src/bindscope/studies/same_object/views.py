@@ -12,7 +12,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
 from bindscope.studies.same_object.quantities import CORRELATIONS, MEAN_HEAD, NO_MODEL, QUANTITIES
 from bindscope.studies.same_object.scores import PAIRS, SCORES
-from bindscope.tables.groups import group_names, with_groups
+from bindscope.tables.groups import Groups, complete_groups, group_names, with_groups
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
@@ -25,7 +25,16 @@ def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> di
     """
     table = read_table(inputs.paths(role)[0], schema)
     groups, models = inputs.content["model_groups"], inputs.content["models"]
-    return {"table": with_groups(table, groups), "models": group_names(models, groups)}
+    return {"table": in_groups(table, groups), "models": group_names(models, groups)}
+
+
+def in_groups(table: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+    """Add the `group` of each model, its own name where a probe was not fitted to the whole group.
+
+    A group's name stands for all of its training seeds, each read at the same layers.
+    """
+    place = [name for name in ("dataset", "probe", "rank") if name in table]
+    return complete_groups(with_groups(table, groups), place)
 
 
 def fitted(table: pd.DataFrame) -> pd.DataFrame:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from bindscope.report.chapter import number
-from bindscope.statistics.claims import Claim, Effect, Judgment, judge
+from bindscope.statistics.claims import SCENES, Claim, Effect, Judgment, judge
 from bindscope.statistics.rank_correlation import FEWEST_GROUPS, rank_correlation
 from bindscope.studies.together.names import ENDS, MEASURED
 from bindscope.studies.together.views import BITS, LEAD
+from bindscope.tables.numbers import number
 
 CORRELATED: Final = "bits-follow-leads"
 READ: Final = "image-tokens-decoded"
@@ -86,7 +87,8 @@ def _read(row: Mapping[Any, Any]) -> Effect:
     ends = [row[f"patches_pairing_bits{end}"] / row["pairing_entropy_bits"] for end in ENDS]
     measured = row["patches_status"] == MEASURED
     reason = "" if measured else str(row["patches_status"])
-    return _effect(READ, row, ends, row["n_scenes"], "test scenes", reason)
+    effect = _effect(READ, row, ends, row["n_scenes"], SCENES, reason)
+    return replace(effect, is_bound=True)
 
 
 def _used(row: Mapping[Any, Any]) -> Effect:

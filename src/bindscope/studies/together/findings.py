@@ -36,7 +36,7 @@ from bindscope.studies.together.views import left_out, over_groups, points
 
 _INTRODUCTION = (
     "Two studies measure the same models on the same scenes. One bounds how many bits of the "
-    "pairing (which feature belongs to which) a linear probe decodes from [CLS], beyond which "
+    "pairing (which feature belongs to which) probes decode from [CLS], beyond which "
     "features occur and how often. The other measures how often a quadratic probe classifies "
     "correctly whether two patches belong to one object (IsSameObject), and its accuracy gain over "
     "a probe of the patches' positions."
@@ -53,7 +53,7 @@ _HOW = (
 
 
 def _percent(heading: str, source: str, explanation: str) -> Column:
-    return Column(f"{heading}, %", source, "number", explanation, "z.1f", True)
+    return Column(f"{heading}, %", source, "number", explanation, ".1f", True)
 
 
 _CAVEATS = (
@@ -70,8 +70,8 @@ _GROUPS = (
     Column("networks", "n_models", "number", "that differ in their training seed", "d"),
     Column("[CLS] of layer", "cls_layer"),
     Column("pairing, bits ≥", "cls_pairing_bits", "number",
-           "lower bound on I(O;Z|M)", interval=True),
-    Column("share", "cls_pairing_ratio", "number", "of the entropy H(O|M)", ".3f"),
+           "lower bound on I(O;Z|M)", interval=True, bound=True),
+    Column("share ≥", "cls_pairing_ratio", "number", "of the entropy H(O|M)", bound=True),
     Column("patches of layers", "patch_layer"),
     _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
     _percent("gain over positions", "position_lead", "percentage points of accuracy"),
@@ -169,8 +169,8 @@ _USE_COLUMNS = (
     Column("model", "model", "label", "a toy"),
     Column("image tokens", "place", "label"),
     Column("bits ≥", "patches_pairing_bits", "number",
-           "lower bound on the pairing, I(O;Z|M)", interval=True),
-    Column("share", "patches_pairing_ratio", "number", "of the entropy H(O|M)", ".2f"),
+           "lower bound on the pairing, I(O;Z|M)", interval=True, bound=True),
+    Column("share ≥", "patches_pairing_ratio", "number", "of the entropy H(O|M)", bound=True),
     Column("used from this layer on", "anew_from", "number", "answers that change, by text or "
            "question",
            "+.2f", True),

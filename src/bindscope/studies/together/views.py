@@ -43,7 +43,13 @@ def points(table: pd.DataFrame) -> pd.DataFrame:
             name: cls[name] for name in cls.index if name.startswith(("cls_", "pairing_"))
         }
         rows_of_points.append(point | {"cls_layer": cls["layer"], "patch_layer": patches["layer"]})
-    return pd.DataFrame(rows_of_points, columns=[*table.columns, "cls_layer", "patch_layer"])
+    model_points = pd.DataFrame(
+        rows_of_points, columns=[*table.columns, "cls_layer", "patch_layer"]
+    )
+    n_models = model_points.groupby(["dataset", "group"])["model"].transform("size")
+    # No group's name stands for one model.
+    names = model_points["group"].where(n_models > 1, model_points["model"])
+    return model_points.assign(group=names)
 
 
 def left_out(table: pd.DataFrame) -> list[tuple[str, str, str]]:

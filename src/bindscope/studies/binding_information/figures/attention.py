@@ -19,6 +19,8 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import BLUE, GREY, INK, ORANGE
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, new_figure, values_along_x
+from bindscope.studies.binding_information.names import CONTROL
+from bindscope.tables.numbers import number
 
 Maps = Mapping[str, npt.NDArray[Any]]
 log = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     drawn = set()
     for product in inputs.get("maps"):
         model = product.names["model"]
+        if model in inputs.content["positive_controls"]:
+            model += CONTROL
         if model in drawn:
             log.info("only the first maps of %s are drawn, not %s", model, product.path)
             continue
@@ -75,16 +79,16 @@ def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
     row[0].imshow(image, interpolation="nearest")
-    for number, j in enumerate(present, 1):
+    for rank, j in enumerate(present, 1):
         _outline(row[0], mask == j + 1, INK)
         rows, columns = np.nonzero(mask == j + 1)
         row[0].text(
-            float(columns.max()) + 1, float(rows.min()), str(number), fontsize=6.5, va="bottom",
+            float(columns.max()) + 1, float(rows.min()), str(rank), fontsize=6.5, va="bottom",
             ha="left", color=INK, path_effects=[withStroke(linewidth=2, foreground="white")],
         )  # fmt: skip
     grey = np.asarray(image, float).mean(axis=2) * 0.45 + 0.55 * 255
     height, width = mask.shape
-    for number, (axes, j) in enumerate(zip(row[1:], present, strict=False), 1):
+    for rank, (axes, j) in enumerate(zip(row[1:], present, strict=False), 1):
         axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         weights = arrays["maps"][scene, j].reshape([int(n) for n in arrays["grid"]])
         axes.imshow(
@@ -92,7 +96,7 @@ def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
             interpolation="nearest", vmin=0, vmax=max(weights.max(), _DARK / weights.size),
         )  # fmt: skip
         _outline(axes, mask == j + 1, ORANGE)
-        axes.set_title(str(number), fontsize=7.5, pad=2)
+        axes.set_title(str(rank), fontsize=7.5, pad=2)
     for axes in row[1 + len(present) :]:
         axes.set_axis_off()
 
@@ -112,7 +116,7 @@ def _shares(figure: SubFigure, maps: Mapping[str, Maps]) -> None:
         axes.plot(share.mean(), i, "o", color=BLUE, markeredgecolor="white", markersize=6)
         axes.plot(baseline.mean(), i, "x", color=GREY, markersize=6, markeredgewidth=1.5)
         axes.annotate(
-            f"{100 * share.mean():.0f} %", (share.mean(), i), xytext=(0, 8),
+            f"{number(100 * share.mean(), '.0f')} %", (share.mean(), i), xytext=(0, 8),
             textcoords="offset points", ha="center", fontsize=7.5, color=BLUE,
         )  # fmt: skip
     axes.set_yticks(range(len(maps)), list(maps))

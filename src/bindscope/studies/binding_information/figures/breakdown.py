@@ -28,9 +28,10 @@ from bindscope.studies.binding_information.figures.shared import (
     marked,
     read_binding,
 )
-from bindscope.studies.binding_information.names import PAPERS
+from bindscope.studies.binding_information.names import CONTROL, PAPERS
 from bindscope.studies.binding_information.views import assumed_prior, family_order, name_order
 from bindscope.tables.groups import home_of
+from bindscope.tables.numbers import number
 
 Array = npt.NDArray[np.float64]
 Name = tuple[str, str, str, str]  # dataset, model, tokens, probe
@@ -115,7 +116,8 @@ def _read(inputs: Inputs) -> dict[str, Any]:
         if spaces[dataset] != largest:
             log.info("%s on %s is left out, its feature groups differ", model, dataset)
             continue
-        label = f"{model} ({dataset})" if len(datasets) > 1 else model
+        control = CONTROL * (model in inputs.content["positive_controls"])
+        label = f"{model}{control}" + (f"\n{dataset}" if len(datasets) > 1 else "")
         _, details = fits[dataset, model, tokens, probe]
         _, null = nulls.get((dataset, "", "", probe), ("", {}))
         sizes = [len(values) for _, values in largest]
@@ -204,14 +206,14 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
     cells = part.objects.reshape(rows, columns)
     shade = ScalarMappable(Normalize(-top, top), "PuOr_r")
 
-    def number(value: float) -> tuple[str, str]:
+    def write(value: float) -> tuple[str, str]:
         red, green, blue, _ = shade.to_rgba(np.array([value]))[0]
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-        return f"{value:z.2f}".replace("-", "\u2212"), "white" if dark else "#1A1A1A"
+        return number(value), "white" if dark else "#1A1A1A"
 
     image = heat_map(
         axes, cells, vmin=-top, vmax=top, cmap="PuOr_r", interpolation="nearest",
-        numbers=number if cells.size <= _WRITE_UP_TO else None,
+        numbers=write if cells.size <= _WRITE_UP_TO else None,
     )  # fmt: skip
     axes.set_frame_on(False)
     names = [" ".join(values) for values in product(*(values for _, values in groups[1:]))]
@@ -223,7 +225,7 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
 
 
 def _bits(parts: Array) -> str:
-    return f"{parts.sum():z.1f} bits".replace("-", "\u2212")
+    return f"{number(parts.sum(), '.1f')} bits"
 
 
 def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[float]) -> None:

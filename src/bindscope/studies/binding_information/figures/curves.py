@@ -1,6 +1,6 @@
 """Bounds against a number: layers, possible objects, pixels, and what is hidden.
 
-Solid: the lower bound with its 95 % interval as a band; dashed: the paper's estimate. Means over
+Solid: the lower bound with its 95 % interval as a band; dashed: the paper's formula. Means over
 probe seeds.
 """
 
@@ -37,7 +37,12 @@ from bindscope.studies.binding_information.figures.shared import (
     read_binding,
     table_as,
 )
-from bindscope.studies.binding_information.names import label_family, label_tokens
+from bindscope.studies.binding_information.names import (
+    CONTROL,
+    FORMULA,
+    label_family,
+    label_tokens,
+)
 from bindscope.studies.binding_information.published import read_trends, trend_of
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
@@ -47,7 +52,6 @@ from bindscope.studies.binding_information.views import (
     measured,
     name_order,
     over_seeds,
-    read_alike,
     token_order,
 )
 
@@ -88,7 +92,7 @@ def _in(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
 def _curves(
     grid: Grid, rows: pd.DataFrame, panel: Any, look: Mapping[str, Look], **style: Any
 ) -> None:
-    """Draw bounds and the paper's estimates, a curve per `line`, `dataset_line` and probe."""
+    """Draw bounds and the paper's formula, a curve per `line`, `dataset_line` and probe."""
     rows = rows.assign(curve=rows["line"] + "\n" + rows["dataset_line"] + "\n" + rows["probe"])
     each = {c: look[c.partition("\n")[0]] for c in rows["curve"].unique()}
     facets(rows, each, grid, panel, by="curve", band=0.2, **style,
@@ -101,7 +105,7 @@ def _curves(
 def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
     """Return the legend's entries of what solid and dashed lines mean."""
     solid = handle("lower bound, 95 % interval", color=INK)
-    dashed = handle("binding problem paper's estimate", color=INK, **_DASHES)
+    dashed = handle(FORMULA, color=INK, **_DASHES)
     return [solid, dashed] if rows[PAPER].notna().any() else [solid]
 
 
@@ -127,7 +131,7 @@ _SHOW_WHOLE_FROM = 50.0  # per cent; below, the line at 100 would press the curv
 def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Value of beta* by layer, panels by dataset, tokens and probe family, a curve per model."""
     curve = ["dataset", "model", "tokens", "probe"]
-    rows = over_seeds(read_alike(measured(table, known_answer=False)))
+    rows = over_seeds(measured(table, known_answer=False))
     few = "No model was measured at three layers or more."
     rows = curves_of(rows[rows[BOUND].notna()], curve, "layer", few)
     rows = rows.assign(x=layer_places(rows), line=rows["model"], dataset_line="")
@@ -273,13 +277,14 @@ def resolution(
             "No entry of families names models that are one family at several input sizes."
         )
     rows = curve_rows(table)
-    names = zip(rows["dataset"], rows["model"], strict=True)
-    rows = rows.assign(x=[float(input_px.get(name, "nan")) for name in names])
+    rows = rows.assign(name=rows["model"].str.removesuffix(CONTROL))
+    places = zip(rows["dataset"], rows["name"], strict=True)
+    rows = rows.assign(x=[float(input_px.get(place, "nan")) for place in places])
     several = rows["dataset"].nunique() > 1
     parts = [
         part.assign(line=f"{family} ({dataset})" if several else family, dataset_line=dataset)
         for family, models in families.items()
-        for dataset, part in rows[rows["model"].isin(list(models))].groupby("dataset")
+        for dataset, part in rows[rows["name"].isin(list(models))].groupby("dataset")
     ]
     few = "No family of models was measured at two input sizes or more."
     rows = pd.concat(some(parts, few))

@@ -17,7 +17,6 @@ from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, broken, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure
 from bindscope.figures.style import handle, legend_below, zero_line
-from bindscope.report.chapter import number
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
@@ -32,11 +31,11 @@ from bindscope.studies.binding_information.quotes import (
     SMALLEST_BITS,
     Quotes,
     Record,
-    at_least,
     parts_of,
     quotes,
 )
 from bindscope.studies.binding_information.views import layer_places, name_order, token_order
+from bindscope.tables.numbers import at_least, number
 
 _GAP = 0.035  # between two parts, of all there is to know
 _BAR = 0.74
@@ -199,17 +198,14 @@ def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[_Box]) -> None:
 
 
 def _label(name: str, quoted: pd.DataFrame, quotes: Quotes, token: str) -> str:
-    """Return a row's name; of a group with a single model, or with some left out, how many."""
+    """Return a row's name; of a group with some models left out, how many there are."""
     refused = quotes.refused[
         (quotes.refused["model"] == name) & (quotes.refused["tokens"] == token)
     ]
     if not len(quoted):
         return name
     n, out = int(quoted.iloc[0]["n_models"]), int(refused["n_models"].sum())
-    if out:
-        return f"{name} ({n} of {n + out} seeds)"
-    is_group = name not in set(quotes.single["model"])
-    return f"{name} (1 seed)" if is_group and n == 1 else name
+    return f"{name} ({n} of {n + out} seeds)" if out else name
 
 
 # --- Layer by layer -----------------------------------------------------------------------------

@@ -22,9 +22,10 @@ from bindscope.figures.colors import GREY, INK
 from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
 from bindscope.studies.binding_information.families import Label
+from bindscope.studies.binding_information.names import FORMULA
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
-from bindscope.studies.binding_information.views import protocol_family
-from bindscope.tables.groups import group_names, with_groups
+from bindscope.studies.binding_information.views import protocol_family, shown_names
+from bindscope.tables.groups import with_groups
 from bindscope.tables.rows import read_rows
 from bindscope.tables.write import read_table
 
@@ -37,10 +38,11 @@ _PAPER: dict[str, Any] = {
 
 
 def read_binding(inputs: Inputs) -> dict[str, Any]:
-    """Read the table with the `group` of each model, and names of groups and models in order."""
+    """Read the table with the group of each model, and the names that are shown, in order."""
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
-    models, groups = inputs.content["models"], inputs.content["model_groups"]
-    return {"table": with_groups(table, groups), "models": group_names(models, groups)}
+    groups, controls = inputs.content["model_groups"], inputs.content["positive_controls"]
+    table = with_groups(table, groups).assign(is_control=table["model"].isin(controls))
+    return {"table": table, "models": shown_names(inputs.content["models"], groups, controls)}
 
 
 def binding_and(*content: str, **readers: Callable[[Inputs], Any]) -> Read:
@@ -90,9 +92,10 @@ def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
 def bound_bar(
     axes: Axes, row: Any, y: float, height: float, color: str, quantity: str, scale: float = 1.0
 ) -> None:
-    """Draw a row's lower bound, with its interval and the paper's estimate (`views.over_seeds`).
+    """Draw a lower bound with its interval, and what the paper's formula gives.
 
-    `quantity` is `binding` or `conditional_binding`; bits are multiplied with `scale`.
+    `row` is one of `views.over_seeds`, `quantity` is `binding` or `conditional_binding`; bits are
+    multiplied with `scale`.
     """
     names = [f"{quantity}_lower_bound_bits{end}" for end in ("", "_low", "_high")]
     bound, low, high = (scale * float(getattr(row, name)) for name in names)
@@ -113,11 +116,7 @@ def bar_legend(
     entries = [
         *(Patch(color=style.color, alpha=0.85, label=style.name) for style in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
-        *(
-            [handle("binding problem paper's estimate", **_PAPER)]
-            if rows["binding_bits"].notna().any()
-            else []
-        ),
+        *([handle(FORMULA, **_PAPER)] if rows["binding_bits"].notna().any() else []),
         *further,
         *paper_entry(marks),
         *assumed_entry(rows),

@@ -43,12 +43,15 @@ from bindscope.studies.binding_information.sharing_cost import (
 )
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
+    each_model,
     family_order,
     last_layers,
     measured,
     name_order,
-    over_seeds,
+    named_groups,
+    over_models,
 )
+from bindscope.tables.numbers import number
 
 INCREASE = "loss_object_increase_bits"
 _SPREAD = 0.24  # of the models around a family's place, so that their intervals do not overlap
@@ -86,14 +89,15 @@ def structure(
     Below, where the shared quadratic probe was fitted too: how many bits more it loses than the
     quadratic one (`sharing_costs`).
     """
-    seeds = _seeds(table)
-    some(seeds, "No model was probed with more than one family at its last layer.")
-    rows = over_seeds(seeds)
+    seeds = some(_seeds(table), "No model was probed with more than one family at its last layer.")
+    seeds = named_groups(seeds)
+    rows = over_models(each_model(seeds))
     marks = beside(table, published) if published is not None else pd.DataFrame()
     names = name_order(rows["model"], models)
     cost = pd.DataFrame(costs, columns=SharingCost._fields)
-    home = dict(zip(seeds["model"], seeds["group"], strict=True))
-    cost = cost.assign(group=cost["model"].map(home)).dropna(subset="group")
+    drawn = seeds["group"].where(seeds["group"].isin(names), seeds["shown"])
+    shown = seeds.assign(group=drawn)[["model", "shown", "group"]].drop_duplicates("model")
+    cost = cost.merge(shown, on="model")
     cost = cost.sort_values("group", key=lambda c: c.map(names.index), kind="stable")
     look = looks(names)
     panels = dataset_tokens(rows)
@@ -104,10 +108,10 @@ def structure(
     parts = canvas.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _losses(parts[0], panels, rows, seeds, look, marks)
     if len(cost):
-        number = paper_cost(published)
-        cost["paper"] = _beside(cost, number, marks)
+        published_cost = paper_cost(published)
+        cost["paper"] = _beside(cost, published_cost, marks)
         _cost(parts[1], cost, look, several=rows["dataset"].nunique() > 1)
-        note_above(canvas, paper_words(number, bool(cost["paper"].notna().any())))
+        note_above(canvas, paper_words(published_cost, bool(cost["paper"].notna().any())))
     without_input = handle(
         "probe without input", marker="o", markerfacecolor="white", markeredgecolor=GREY,
         linestyle="none",
@@ -126,30 +130,30 @@ def paper_cost(published: pd.DataFrame | None) -> Mapping[Any, Any] | None:
     return rows[0] if rows else None
 
 
-def paper_words(number: Mapping[Any, Any] | None, comparable: bool) -> str:
+def paper_words(published: Mapping[Any, Any] | None, comparable: bool) -> str:
     """Quote the paper's cost of sharing, and say whether it is comparable."""
-    if number is None:
+    if published is None:
         return ""
     text = (
-        f"Binding problem paper ({number['table']}), {slug(number['model'])} on "
-        f"{number['dataset']}: the "
-        f"shared quadratic probe loses {number['value']:+.1f} bits."
+        f"Binding problem paper ({published['table']}), {slug(published['model'])} on "
+        f"{published['dataset']}: the shared quadratic probe loses "
+        f"{number(published['value'], '+.1f')} bits."
     )
     return text if comparable else f"{text} Not comparable: other scenes or another model here."
 
 
 def _beside(
-    cost: pd.DataFrame, number: Mapping[Any, Any] | None, marks: pd.DataFrame
+    cost: pd.DataFrame, published: Mapping[Any, Any] | None, marks: pd.DataFrame
 ) -> list[float]:
     """Return the paper's cost for each row that it is comparable with, NaN for the others."""
-    if number is None or not len(marks):
+    if published is None or not len(marks):
         return [nan] * len(cost)
-    place = slug(number["dataset"]), slug(number["model"]), number["tokens"]
+    place = slug(published["dataset"]), slug(published["model"]), published["tokens"]
     known = place in set(
         zip(marks["our_dataset"], marks["our_model"], marks["tokens"], strict=True)
     )
     ours = zip(cost["dataset"], cost["model"], cost["tokens"], strict=True)
-    return [float(number["value"]) if known and names == place else nan for names in ours]
+    return [float(published["value"]) if known and names == place else nan for names in ours]
 
 
 def _losses(
@@ -223,13 +227,13 @@ def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], severa
         axes.hlines(i, row["low"], row["high"], color=color, linewidth=1.2)
         axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=color, markersize=4)
         axes.plot(row["paper"], i, **PAPER_MARK)
-        text = f"{row['cost_bits']:+.1f}".replace("-", "\u2212")
+        text = number(row["cost_bits"], "+.1f")
         axes.annotate(
             text, (max(row["high"], *row["seed_costs"], 0), i), xytext=(4, 0),
             textcoords="offset points", va="center", fontsize=7.5,
         )  # fmt: skip
         where = f", {row['dataset']}" if several else ""
-        labels.append(f"{row['model']}, {label_tokens(row['tokens']).name}{where}")
+        labels.append(f"{row['shown']}, {label_tokens(row['tokens']).name}{where}")
     axes.set_yticks(range(len(cost)), labels)
     axes.set_ylim(len(cost) - 0.4, -0.6)
     axes.set_xlabel("what sharing costs: loss of the shared quadratic minus the quadratic, bits")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,16 +18,27 @@ from bindscope.figures.facets import Look, crossed, facets, lines
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
 from bindscope.studies.binding_information.figures.shared import family_of_fit
-from bindscope.studies.binding_information.names import WORDS, label_family, label_tokens
+from bindscope.studies.binding_information.names import (
+    CONTROL,
+    WORDS,
+    label_family,
+    label_tokens,
+)
 from bindscope.studies.binding_information.quantities import BEYOND, PARTS
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
-from bindscope.studies.binding_information.views import family_order, name_order, token_order
-from bindscope.tables.groups import group_names, home_of
+from bindscope.studies.binding_information.views import (
+    family_order,
+    name_order,
+    shown_names,
+    token_order,
+)
+from bindscope.tables.groups import home_of
 
 TARGETS = {
     "object": "O, plain probe",
     "chained": "F, counts, O: chained, anchored",
 }
+_ROLES = ("training", "fits")
 _OF_TOKENS = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # others are solid
 _LOSS: Final[dict[str, Any]] = {"x": "step", "y": "loss_bits"}
 
@@ -48,19 +59,21 @@ def histories(rows: Iterable[tuple[Sequence[Mapping[str, Any]], dict[str, str]]]
 
 
 def _read_histories(inputs: Inputs) -> dict[str, Any]:
-    """Read the histories of models and of fits; a group of models has one name."""
-    home = home_of(inputs.content["model_groups"])
+    """Read the histories of models and of fits; a group has one name, if all of it was read."""
+    groups, controls = inputs.content["model_groups"], inputs.content["positive_controls"]
+    read = {product.names["model"] for role in _ROLES for product in inputs.get(role)}
+    home = home_of(group for group in groups if read.issuperset(group["models"]))
     by_role: dict[str, pd.DataFrame] = {}
-    for role in ("training", "fits"):
+    for role in _ROLES:
         rows = []
         for product in inputs.get(role):
             model = product.names["model"]
-            names = {"model": home.get(model, model)}
+            names = {"model": home.get(model, model) + CONTROL * (model in controls)}
             if role == "fits":
                 names |= {"tokens": product.names["tokens"], "family": family_of_fit(product)}
             rows.append((json.loads(Path(product.files["history"]).read_text()), names))
         by_role[role] = histories(rows)
-    order = group_names(inputs.content["models"], inputs.content["model_groups"])
+    order = shown_names(inputs.content["models"], groups, controls)
     return {"models": by_role["training"], "probes": by_role["fits"], "order": order}
 
 
@@ -138,12 +151,16 @@ _CURVE = ["dataset", "model", "layer", "tokens", "probe"]
 _PARTS: Final = {quantity.name: WORDS[quantity] for quantity in (*PARTS, BEYOND)}
 
 
-@figure(table_of(CURVE_SCHEMA, "models"))
-def learning_curve(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+@figure(table_of(CURVE_SCHEMA, "models", "positive_controls"))
+def learning_curve(
+    table: pd.DataFrame, models: Sequence[str] = (), positive_controls: Collection[str] = ()
+) -> Figure:
     """Draw bits against training scenes, a row of panels per dataset, a column per part."""
     rows = some(_parts(table), "No probe was fitted on several numbers of scenes.")
+    is_control = rows["model"].isin(positive_controls)
+    rows["model"] = rows["model"].mask(is_control, rows["model"] + CONTROL)
     rows["line"] = _line_names(rows)
-    order = name_order(rows["model"], models)
+    order = name_order(rows["model"], shown_names(models, (), positive_controls))
     lines = [line for model in order for line in rows.loc[rows["model"] == model, "line"].unique()]
     look = looks(lines)
     datasets = sorted(rows["dataset"].unique())

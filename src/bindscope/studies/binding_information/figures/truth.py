@@ -21,7 +21,7 @@ from bindscope.figures.style import (
     zero_line,
 )
 from bindscope.studies.binding_information.figures.shared import binding_and, read_binding
-from bindscope.studies.binding_information.names import label_family, label_tokens
+from bindscope.studies.binding_information.names import FORMULA, label_family, label_tokens
 from bindscope.studies.binding_information.published import (
     beside,
     read_color_cues,
@@ -38,15 +38,15 @@ from bindscope.studies.binding_information.quantities import (
     PAPER_WHOLE,
     WHOLE,
 )
-from bindscope.studies.binding_information.quotes import at_least
 from bindscope.studies.binding_information.views import (
     family_order,
     measured,
     name_order,
     over_seeds,
 )
+from bindscope.tables.numbers import at_least, number
 
-# Truth, the paper's estimate (there is none of the parts of B*), our lower bound.
+# Truth, the paper's formula (there is none of the parts of B*), our lower bound.
 Names = tuple[str, str | None, str]
 _COMPARED: Mapping[str, Names] = {
     "B_O, objects": (WHOLE.truth, PAPER_WHOLE, WHOLE.bound),
@@ -86,7 +86,7 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
     entries = {label_family(f).name: {"marker": "s", "color": label_family(f).color,
                                       "linestyle": "none"} for f in families}  # fmt: skip
-    entries["binding problem paper's estimate"] = {"markerfacecolor": "white", **circle}
+    entries[FORMULA] = {"markerfacecolor": "white", **circle}
     return grid.legend({**entries, "lower bound": circle, "truth": _TRUE}, per_row=7)
 
 
@@ -179,7 +179,7 @@ def histogram(
         handle("counts alone, exact", color=AMBER, linewidth=2),
         handle("color histogram, exact", **_CUES["exact"]),
         handle("color histogram, linear probe (\u2265)", **_CUES["linear"]),
-        *([handle("paper's estimate in this run", **_OURS)] if len(ours) else []),
+        *([handle(f"{FORMULA}, this run's probe", **_OURS)] if len(ours) else []),
     ]
     legend_below(grid.figure, entries)
     return grid.figure
@@ -216,7 +216,10 @@ def _numbers(
     if pd.notna(about["share"]):
         share = 100 * float(about["share"])
         axes.axvline(share, color=AMBER, linewidth=2)
-        words, look = f"counts alone: {share:.0f} %", {"color": "#8A5A00", "fontweight": "bold"}
+        words, look = (
+            f"counts alone: {number(share, '.0f')} %",
+            {"color": "#8A5A00", "fontweight": "bold"},
+        )
     axes.annotate(
         words, (102, 1), xycoords=("data", "axes fraction"), xytext=(0, 6), ha="right",
         textcoords="offset points", fontsize=7.5, annotation_clip=False, **look,

@@ -140,14 +140,19 @@ class FitResult:
     losses
         Part of a target -> test loss of every scene in BITS, summed over heads, float64 (N_test,).
         The parts of `chained` are `chained_feature`, `chained_counts` (where there are count bits)
-        and `chained_object`; targets that were not fitted are absent.
+        and `chained_object`; targets that were not fitted are absent. Those of parts with anchors
+        are losses of the mixture with the exact prior (`statistics.prior_mixtures`).
     head_losses
         Target -> test loss of every head in BITS, averaged over scenes, float64 (heads,). The first
         n heads of `chained` are feature heads, the last K object heads.
     anchor_losses, anchor_head_losses
         The same of the anchors alone, where probes start from them: what the exact prior pays.
     val_loss_bits
-        Target, and parts of `chained` -> validation loss in bits per scene, of the same weights.
+        Target, and parts of `chained` -> validation loss in bits per scene, of the same weights;
+        of parts with anchors without what a scene gains by its part in the choice of a ridge.
+    prior_weights, control_coefficients
+        Part with anchors -> weight of the exact prior in the mixture, and coefficient of the
+        prior's loss as a control variate (`statistics.control_variates`), both from validation.
     accuracy_object, exact_match_object, accuracy_feature
         Test accuracy per bit of O, share of scenes whose K bits are all right, and accuracy per
         bit of F; at threshold 0 of the teacher-forced logits of the plain probes.
@@ -160,8 +165,7 @@ class FitResult:
         Optimiser steps of the longest of the four fits.
     flags, target_flags
         Target, and parts of `chained` -> flags out of `diverged`, `collapsed`, `not_converged` and
-        `prior` (validation prefers the exact prior to the fit, and its losses stand for the part),
-        and their sorted union.
+        `prior` (the mixture is the exact prior alone), and their sorted union.
     feature_probe
         The family that fitted the feature heads.
     """
@@ -182,3 +186,5 @@ class FitResult:
     target_flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     anchor_losses: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     anchor_head_losses: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    prior_weights: dict[str, float] = field(default_factory=dict)
+    control_coefficients: dict[str, float] = field(default_factory=dict)

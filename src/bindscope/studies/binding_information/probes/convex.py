@@ -15,8 +15,9 @@ not end without any ridge, where weights have no bound: that gained at most 0.01
 
 The choices of many heads add up: each takes the noise of the validation scenes that suits it, and
 all together may lose on other scenes. So anchored heads choose on each half of these scenes too,
-and are scored on the other half. A part that does not gain there over the prior, by a one-sided
-test at 5 %, has no weights: it is the prior, with the flag `prior`.
+and what they gain over the prior on the other half is what the weight of the prior in the mixture
+is fitted to (`statistics.prior_mixtures`). A part of which the mixture is the prior alone has no
+weights.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from bindscope.core.progress import Progress
 from bindscope.fitting.checkpoint import Checkpoints, State, remember, take
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.regressions import Block, Regressions
+from bindscope.statistics.prior_mixtures import fit_prior_weight
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Labels, Source, VectorBatches
@@ -38,7 +40,6 @@ from bindscope.studies.binding_information.probes.module import Family, vector
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,
     ProbeRun,
-    gains_on_average,
     prior_bits,
 )
 
@@ -78,7 +79,7 @@ def fit_linear_parts(
         path.follow(checkpoints)
         for run, columns in train.columns():
             if run.heads.anchored:
-                _refuse_parts(run, path, columns.start)
+                _score_parts(run, path, columns.start)
             _take(run, vectors, path, columns, limit)
         progress.advance(note=f"{float(path.seen[-1][2].sum()) / LN2:.3f} bits on validation")
 
@@ -277,11 +278,19 @@ class _Path:
             on = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
             self.columns = on.nonzero().squeeze(1)
 
-    def crossed_gains(self, columns: slice) -> Tensor:
-        """Return what each validation scene gains by the average of the other half, bits (N,)."""
+    def gains(self, columns: slice) -> tuple[Tensor, Tensor]:
+        """Return what each validation scene gains over the start, bits (N,).
+
+        By the average of all of them, and by that of the half that does not have the scene.
+        """
+        val = self.average.scenes
+        gains = val.scene_gains(self.average.w, self.start, columns)
+        halves = torch.cat([torch.arange(len(x)) % 2 for x, *_ in val.blocks()]).to(gains.device)
+        crossed = torch.empty_like(gains)
         pairs = zip(self.halves, reversed(self.halves), strict=True)
-        gains = [run.scenes.scene_gains(partner.w, self.start, columns) for run, partner in pairs]
-        return torch.cat(gains) / LN2
+        for half, (scored, partner) in enumerate(pairs):
+            crossed[halves == half] = scored.scenes.scene_gains(partner.w, self.start, columns)
+        return gains / LN2, crossed / LN2
 
     def reset(self, columns: slice) -> None:
         """Take the weights of some columns off: they are the start's."""
@@ -320,17 +329,19 @@ class _Path:
         self.seen.append((self.taken, self.train.losses(w), self.average.scenes.losses(w)))
 
 
-def _refuse_parts(run: ProbeRun, path: _Path, first: int) -> None:
-    """Take off the weights of parts that gain nothing over the prior on scenes that did not choose.
+def _score_parts(run: ProbeRun, path: _Path, first: int) -> None:
+    """Note what the choice of ridges flatters; a part that is best as the prior has no weights.
 
     `first` is the run's first column.
     """
     for part in run.parts:
         start = first + part.first - run.heads.first
         columns = slice(start, start + part.count)
-        if not gains_on_average(path.crossed_gains(columns)):
+        gains, crossed = (values.cpu().numpy() for values in path.gains(columns))
+        if fit_prior_weight(crossed) == 1:
             path.reset(columns)
-            run.priors.add(part.name)
+        else:
+            run.optimism[part.name] = gains - crossed
 
 
 def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: float) -> None:
@@ -341,7 +352,8 @@ def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: f
     linear = run.family.linear_part
     _load(linear, path.average.w[:, columns], vectors)
     if linear is run.family:
-        *earlier, (last, train, val) = path.seen[:1] if run.priors else path.seen
+        is_prior = run.heads.anchored and not run.optimism
+        *earlier, (last, train, val) = path.seen[:1] if is_prior else path.seen
         for step, *losses in earlier:
             for split, loss in zip(("train", "val"), losses, strict=True):
                 run.record(step, split, float(loss[columns].sum()) / LN2)

@@ -6,11 +6,11 @@ from generators keyed by the seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from math import nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from torch import Tensor
 from bindscope.core.errors import ConfigError
 from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.statistics.control_variates import control_coefficient
+from bindscope.statistics.prior_mixtures import fit_prior_weight, mixture_gains
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import DescendedProbe
 from bindscope.studies.binding_information.probes.base import (
@@ -37,14 +39,14 @@ from bindscope.studies.binding_information.probes.runs import (
     Evaluation,
     ProbeRun,
     evaluate,
-    gains_on_average,
     start,
     unfitted_bits,
 )
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
-UNFITTED = Evaluation(np.empty(0), np.empty(0), np.empty(0), np.empty(0), nan, nan)
+NOTHING = np.empty(0)
+UNFITTED = Evaluation(NOTHING, NOTHING, NOTHING, NOTHING, None, nan, nan)
 
 
 @denormals.flushed()
@@ -107,7 +109,7 @@ def _fit_linear_parts(
             ours.load_state_dict(theirs.state_dict())
             run.options |= fitted.options
             run.flags |= fitted.flags
-            run.priors |= fitted.priors
+            run.optimism |= fitted.optimism
 
 
 def _check(probe: AnyProbe, data: ProbeData) -> None:
@@ -127,18 +129,48 @@ def _check(probe: AnyProbe, data: ProbeData) -> None:
         )
 
 
+class _Mixture(NamedTuple):
+    """How a part is mixed with its exact prior, and what that loses on validation in bits.
+
+    `control` is the coefficient of the prior's loss as a control variate.
+    """
+
+    prior_weight: float
+    control: float
+    val_loss: float
+
+
+def _mixtures(probe: AnyProbe, source: Source, runs: Sequence[ProbeRun]) -> dict[str, _Mixture]:
+    """Fit the mixtures of all parts with anchors to the validation scenes."""
+    anchored = [run for run in runs if run.heads.anchored]
+    if not anchored:
+        return {}
+    val = evaluate(anchored, source, "val", probe.batch_size)
+    mixtures = {}
+    for run in anchored:
+        for name in (part.name for part in run.parts):
+            priors = val[name].anchors
+            gains = priors - val[name].scenes - run.optimism.get(name, 0.0)
+            gains[np.isnan(gains)] = -np.inf
+            weight = fit_prior_weight(gains)
+            losses = priors - mixture_gains(gains, weight)
+            control = control_coefficient(losses, priors)
+            mixtures[name] = _Mixture(weight, control, float(losses.mean()))
+    return mixtures
+
+
 def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
-    """Evaluate fitted runs of one seed on the test split."""
-    parts = evaluate(runs, source, "test", probe.batch_size)
+    """Choose mixtures and flags on the validation split, and evaluate on the test split."""
+    mixtures = _mixtures(probe, source, runs)
+    weights = {name: mixture.prior_weight for name, mixture in mixtures.items()}
     flags: dict[str, set[str]] = {}
-    val: dict[str, float] = {}
     for run in runs:
-        flags |= _flags(run, parts, source, probe.batch_size)
-        of_val = _validation(run, source, probe.batch_size)
-        val |= of_val
-        for name in run.priors:
-            parts[name] = parts[name].as_prior()
-            flags[name] = (flags[name] - {"collapsed"}) | {PRIOR}
+        flags |= _flags(run, source, probe.batch_size)
+    for name in (name for name, weight in weights.items() if weight == 1):
+        flags[name] = (flags[name] - {"collapsed"}) | {PRIOR}
+    val = {run.heads.name: run.best_loss for run in runs if not run.heads.anchored}
+    val |= {name: mixture.val_loss for name, mixture in mixtures.items()}
+    parts = evaluate(runs, source, "test", probe.batch_size, weights)
     targets = chosen_targets(probe, source.sizes, source.n_counts)
     plain = {name: parts.get(name, UNFITTED) for name in ("object", "feature")}
     return FitResult(
@@ -159,7 +191,7 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         accuracy_feature=plain["feature"].accuracy,
         history=_history(runs),
         weights=_weights(runs, source),
-        metadata=_metadata(probe, source, runs),
+        metadata=_metadata(probe, source, runs) | {"prior_weights": weights},
         steps=max(run.steps for run in runs),
         flags=tuple(sorted(set().union(*flags.values()))),
         feature_probe=type(probe).load().feature_probe or probe.family,
@@ -168,22 +200,9 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
             t.name: tuple(sorted(set().union(*(flags[part.name] for part in t.parts))))
             for t in targets
         },
+        prior_weights=weights,
+        control_coefficients={name: mixture.control for name, mixture in mixtures.items()},
     )
-
-
-def _validation(run: ProbeRun, source: Source, batch: int) -> dict[str, float]:
-    """Return the validation losses of a run's parts; note those for which the prior stands."""
-    decided = run.at_optimum  # where its ridge was chosen
-    if decided or (len(run.parts) == 1 and not run.heads.anchored):
-        return {run.heads.name: run.best_loss}
-    of_val = evaluate([run], source, "val", batch)
-    for name, part in of_val.items():
-        gains = torch.from_numpy(part.anchors - part.scenes) if run.heads.anchored else None
-        run.priors.discard(name)
-        if gains is not None and not gains_on_average(gains):
-            run.priors.add(name)
-            of_val[name] = part.as_prior()
-    return {name: float(part.scenes.mean()) for name, part in of_val.items()}
 
 
 def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
@@ -214,12 +233,9 @@ def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
     return rows
 
 
-def _flags(
-    run: ProbeRun, evaluations: Mapping[str, Evaluation], source: Source, batch: int
-) -> dict[str, set[str]]:
-    """Return the flags of each part of a run; `evaluations` are losses on test, bits per scene."""
-    loss = sum(evaluations[part.name].scenes.mean() for part in run.parts)
-    if run.diverged or not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
+def _flags(run: ProbeRun, source: Source, batch: int) -> dict[str, set[str]]:
+    """Return the flags of each part of a run; the test split has no say in them."""
+    if run.diverged or not run.best_loss <= TOO_MUCH * unfitted_bits(source, "val", run.heads):
         run.flags.add("diverged")
     # A convex fit that ignores z is at its optimum: there is nothing that it could have found.
     changes = None if run.at_optimum else _changes(run, source, min(batch, WATCHED))
@@ -235,7 +251,7 @@ def _flags(
 @torch.inference_mode()
 def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
     """Return by how much each head's probability changes when scenes swap inputs that differ."""
-    inputs, _, labels = next(iter(source.split("test", batch)))
+    inputs, _, labels = next(iter(source.split("val", batch)))
     read = [inputs] if isinstance(inputs, Tensor) else [inputs.patches, inputs.cls]
     tensors = [tensor for tensor in read if tensor is not None]
     rolled = [tensor.roll(1, 0) for tensor in tensors]
@@ -271,7 +287,6 @@ def _metadata(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> dict[str
         "tokens": source.shape.tokens,
         "best_step": {run.heads.name: run.best_step for run in runs},
         "chosen": {run.heads.name: run.options for run in runs},
-        "priors": sorted(set().union(*(run.priors for run in runs))),
     }
 
 

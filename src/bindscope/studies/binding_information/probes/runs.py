@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.fitting.descent import Run
+from bindscope.statistics.prior_mixtures import mixture_gains
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2, Heads, Target
 from bindscope.studies.binding_information.probes.batches import Labelled, Source
 from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, build
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
-SURE = 1.645  # standard errors by which a part must gain over the prior on validation
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
 
 
@@ -49,8 +49,8 @@ class ProbeRun(Run):
     """The heads of one target, or part of it, of one seed, being fitted.
 
     Results are of `parts` of the target that the heads are; `options` is what validation chose
-    beside weights, `priors` the parts that gain nothing over the prior on validation, which stands
-    for them.
+    beside weights. `optimism` is, by part, by how many bits more each validation scene gains over
+    the prior than it would if it had no part in that choice, float64 (N,).
     """
 
     seed: int
@@ -58,7 +58,7 @@ class ProbeRun(Run):
     parts: tuple[Heads, ...]
     flags: set[str] = field(default_factory=set)
     options: dict[str, Any] = field(default_factory=dict)
-    priors: set[str] = field(default_factory=set)
+    optimism: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def family(self) -> Family:
@@ -75,12 +75,6 @@ class ProbeRun(Run):
         """Return whether the last train loss is far above the loss before the fit."""
         train = [entry.loss_bits for entry in self.history if entry.split == "train"]
         return bool(train) and train[-1] > TOO_MUCH * self.evaluations[0][1]
-
-
-def gains_on_average(gains: Tensor) -> bool:
-    """Return whether gains (N,) have a mean above 0, by a one-sided test at 5 %."""
-    n = len(gains)
-    return n > 1 and float(gains.mean()) > SURE * float(gains.std()) / n**0.5
 
 
 def start(
@@ -133,40 +127,60 @@ class Evaluation:
     """Losses of one run on a split in bits, gathered batch by batch.
 
     Of scenes, summed over heads, float64 (N,); of heads, averaged over scenes, float64 (heads,);
-    both of the anchors alone too, where there are such. Shares are of bits that are right at
-    threshold 0, and of scenes all of whose bits are.
+    both of the anchors alone too, where there are such. With a `prior_weight` losses are those of
+    the mixture of whole codes with the prior that the anchors are; it predicts bit after bit too.
+    Shares are of bits that are right at threshold 0, and of scenes all of whose bits are.
     """
 
     scenes: npt.NDArray[np.float64]
     heads: npt.NDArray[np.float64]
     anchors: npt.NDArray[np.float64]
     anchor_heads: npt.NDArray[np.float64]
+    prior_weight: float | None = None
     accuracy: float = 0.0
     exact_match: float = 0.0
-
-    def as_prior(self) -> Evaluation:
-        """Return what the anchors alone lose; accuracies are of no anchored part."""
-        return replace(self, scenes=self.anchors, heads=self.anchor_heads)
 
     def add(self, scenes: slice, logits: Tensor, anchors: Tensor | None, truth: Tensor) -> None:
         """Take in a batch; shares and losses of heads are sums until the last one."""
         losses = bits_lost(logits, truth).cpu().numpy().astype(np.float64)
         right = (logits > 0) == (truth > 0.5)
-        self.scenes[scenes] = losses.sum(1)
         if anchors is not None:
             priors = bits_lost(anchors, truth).double().cpu().numpy()
             self.anchors[scenes] = priors.sum(1)
             self.anchor_heads += priors.sum(0)
+            if self.prior_weight is not None:
+                losses = _mixed(losses, priors, self.prior_weight)
+        self.scenes[scenes] = losses.sum(1)
         self.heads = np.concatenate([self.heads[None], losses]).sum(0)  # row after row
         self.accuracy += int(right.sum())
         self.exact_match += int(right.all(1).sum())
 
 
+def _mixed(
+    losses: npt.NDArray[np.float64], priors: npt.NDArray[np.float64], weight: float
+) -> npt.NDArray[np.float64]:
+    """Return the losses (B, heads) of the mixture, bits, from those of a probe and of the prior.
+
+    A probability that is not a number counts as 0.
+    """
+    losses = np.where(np.isnan(losses), np.inf, losses)
+    gains = mixture_gains((priors - losses).cumsum(1), weight)
+    mixed: npt.NDArray[np.float64] = priors - np.diff(gains, axis=1, prepend=0.0)
+    return mixed
+
+
 @torch.inference_mode()
 def evaluate(
-    runs: Sequence[ProbeRun], source: Source, split: str, batch: int
+    runs: Sequence[ProbeRun],
+    source: Source,
+    split: str,
+    batch: int,
+    prior_weights: Mapping[str, float] | None = None,
 ) -> dict[str, Evaluation]:
-    """Return losses on a split by the name of the part, in one pass."""
+    """Return losses on a split by the name of the part, in one pass.
+
+    Those of parts with a prior's weight are the mixture's.
+    """
     n, position = source.scenes[split], 0
     losses = {
         part.name: Evaluation(
@@ -174,6 +188,7 @@ def evaluate(
             np.zeros(part.count),
             np.empty(n * part.anchored),
             np.zeros(part.count * part.anchored),
+            (prior_weights or {}).get(part.name),
         )
         for run in runs
         for part in run.parts
