@@ -23,7 +23,7 @@ from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
 from bindscope.models.baselines import BASELINES
 from bindscope.studies.binding_information.families import Label
-from bindscope.studies.binding_information.names import FORMULA
+from bindscope.studies.binding_information.names import FORMULA_ENTRY
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.studies.binding_information.views import protocol_family, shown_names
 from bindscope.tables.groups import with_groups
@@ -153,7 +153,7 @@ def bar_legend(
     entries = [
         *(Patch(color=style.color, alpha=0.85, label=style.name) for style in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
-        *([handle(FORMULA, **_PAPER)] if rows["binding_bits"].notna().any() else []),
+        *([handle(FORMULA_ENTRY, **_PAPER)] if rows["binding_bits"].notna().any() else []),
         *further,
         *paper_entry(marks),
         *assumed_entry(rows),
