@@ -1,8 +1,9 @@
 """The study's claims, and what a table of binding information says for or against them.
 
 A bound says what a probe decodes. So a claim about one representation is that its bound is above 0
-(or above that of the colors of the scenes), and a claim about two groups of models names the probe
-that both were read with: a difference of lower bounds is no difference of information.
+(of a single network by an e-value, which holds for any number of scenes), and a claim about two
+groups of models names the probe that both were read with: a difference of lower bounds is no
+difference of information.
 """
 
 from __future__ import annotations

@@ -254,8 +254,8 @@ def _evidence(result: FitResult, prior: Mapping[str, Any]) -> float | None:
         return None
     if "chained_object" not in result.losses:
         return None
-    losses = result.anchor_losses["chained_object"] - result.losses["chained_object"]
-    return float(losses.sum())
+    gains = result.anchor_losses["chained_object"] - result.losses["chained_object"]
+    return float(gains.sum())
 
 
 def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
