@@ -83,8 +83,8 @@ def test_without_a_rival_the_claim_is_not_made(others: Any) -> None:
 
 
 def test_a_rival_of_another_dataset_is_none() -> None:
-    other = baseline("color-areas", 1.0, dataset="counting")
-    assert {*measure(model(3.0), *other)} == {DECODED}
+    rows = baseline("color-areas", 1.0, dataset="counting")
+    assert {*measure(model(3.0), *rows)} == {DECODED}
 
 
 def test_a_rival_whose_fit_did_not_end_leaves_the_claim_untested() -> None:

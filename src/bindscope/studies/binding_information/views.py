@@ -35,8 +35,8 @@ def measured(
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
-    for kind, wanted in (("known-answer", known_answer), ("baseline", baseline)):
-        keep &= (table["model_kind"] == kind) == wanted
+    for kind, requested in (("known-answer", known_answer), ("baseline", baseline)):
+        keep &= (table["model_kind"] == kind) == requested
     rows = table[keep].copy()
     rows["family"] = [
         protocol_family(family_of(options), protocol)
