@@ -112,16 +112,10 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
 def summarize(result: Result) -> Summary:
     """Return the bounds of the best probes as text, a row per layer and token input."""
     table = result.table
-<<<<<<< HEAD
     shown = table[table["probe"] == BEST]
     baseline = _is_baseline(shown)
     ordered = pd.concat([shown[~baseline], shown[baseline]])
     rows: list[Record] = [*ordered.to_dict("records")]
-=======
-    best = table[table["probe"] == BEST]
-    baseline = _is_baseline(best)
-    rows: list[Record] = pd.concat([best[~baseline], best[baseline]]).to_dict("records")
->>>>>>> 995e80862580d258c25ee706716f9a9d87b628f0
     is_bound = not table["flags"].str.contains("assumed_prior").any()
     sign = "≥" if is_bound else "~"
     parts = [part for part in parts_of(rows[0]) if rows[0][part.entropy] > SMALLEST_BITS]
