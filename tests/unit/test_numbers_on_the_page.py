@@ -43,9 +43,9 @@ def table():
     for name, pairing in DECODED.items():
         for seed, shift in enumerate((0.0, -0.03, 0.03)):
             for probe in ("best", "linear"):
-                made = parts_row("matching", f"{name}-{seed}", probe=probe,
+                probe_row = parts_row("matching", f"{name}-{seed}", probe=probe,
                                  decoded=(4.127, 0.0, pairing + shift), width=WIDTH)  # fmt: skip
-                rows.append(made | {"conditional_binding_bits": -0.001,
+                rows.append(probe_row | {"conditional_binding_bits": -0.001,
                                     "conditional_binding_bits_low": -0.004})  # fmt: skip
     return make_table(rows)
 

@@ -155,7 +155,7 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
             if max(len(values[more]), len(values[less])) > 1:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
                 effect = _difference(about, more, less, values)
-                effects.append(replace(effect, about=(*place, more, less)))
+                effects.append(replace(effect, about=(*map(str, place), more, less)))
     return effects
 
 
