@@ -15,7 +15,7 @@ import yaml
 from bindscope.config.seeds import write_out
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.binding_information.quantities import FEATURES, PAIRING, Quantity
-from bindscope.studies.binding_information.quotes import at_least, between
+from bindscope.tables.numbers import at_least, between
 
 ROOT = Path(__file__).parents[2]
 LABELS = {
