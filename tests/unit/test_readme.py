@@ -63,9 +63,7 @@ def test_the_table_of_the_readme_holds_the_references_numbers(name: str) -> None
     assert line in readme()
 
 
-@pytest.mark.parametrize(
-    "name", ["paired-captions", "unpaired-captions", "untrained"]
-)
+@pytest.mark.parametrize("name", ["paired-captions", "unpaired-captions", "untrained"])
 def test_the_lead_of_the_readme_holds_the_references_bounds(name: str) -> None:
     lead = readme().split("## What the default run finds")[1].split("The models are those")[0]
     bound = at_least(mean_interval(bounds(name, "cls", PAIRING))[0])
