@@ -312,7 +312,7 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
     }
 
 
-def _clipped(bound: Any, entropy: float) -> Any:
+def _clipped(bound: Any, entropy: float | None) -> Any:
     return None if bound is None else np.clip(bound, 0.0, entropy)
 
 
