@@ -353,7 +353,7 @@ def test_arrays_need_no_workflow(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "≥ 1.94 (" in done.stdout
+    assert "≥ 1.92 (" in done.stdout
     assert "set was not fitted" in done.stdout
 
 
