@@ -2,12 +2,11 @@
 
 import re
 
-import pandas as pd
 import pytest
 from sample_tables import make_table
 from test_binding_findings import chapter_of
 from test_report_page import Outline, page_of
-from test_same_object_study import ends, row
+from test_same_object_study import ends, row, whole_table
 from zoo_tables import CONFIG, GROUPS, MODELS, parts_row
 
 from bindscope.core.interfaces import Inputs
@@ -19,7 +18,6 @@ from bindscope.studies.binding_information.quantities import QUANTITIES
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import shown_names
 from bindscope.studies.same_object.findings import chapter as same_object_chapter
-from bindscope.studies.same_object.scores import SCORES
 from bindscope.tables.groups import with_groups
 from bindscope.tables.numbers import at_least, at_most, number, p_value
 
@@ -73,17 +71,11 @@ def page(table, tmp_path_factory):
         row("a", "2", "class_position", 0.86, **ends("quadratic_lead", 0.019, 1e-4)),
         row("none", "none", "position", 0.875),
     ]  # fmt: skip
-    same_object = pd.DataFrame(pairs).assign(
-        class_oracle_accuracy=0.9, n_skipped=0, majority_accuracy=0.7, auc_within=0.9,
-        balanced_accuracy=0.8, loss_bits=0.5,
-    )  # fmt: skip
-    intervals = {f"{name}_{end}": same_object[name] for name in SCORES for end in ("low", "high")}
-    same_object = same_object.assign(**intervals)
     claims = {"claims": "resources/reference/claims.csv"}
     return page_of(
         Part("binding_information", "Binding", chapter_of(table, CONFIG), tuple(figures)),
         Part("same_object", "Pairs", same_object_chapter(
-            {"same_object": same_object}, Inputs(content={}, resources=claims))),
+            {"same_object": whole_table(pairs)}, Inputs(content={}, resources=claims))),
     )  # fmt: skip
 
 
