@@ -82,14 +82,12 @@ def estimate(
     Parameters
     ----------
     result
-        The fit: test losses per scene and head in bits, validation losses, accuracies, flags,
-        weights of the prior.
+        The fit: losses in bits, accuracies, flags, weights of the prior.
     prior
         The row of `priors.entropies` for the test split; of an estimated prior, the largest losses
         are those of the test scenes, and no end of an interval is guaranteed.
     objects, features
-        Test codes in the order of the losses, (N, K) and (N, n); only the shape of the first is
-        used. Under the control `shuffled_labels`: the shuffled ones that the probe was tested on.
+        Test codes in the order of the losses, (N, K) and (N, n), as the probe was tested on them.
     config
         Resamples and their seed.
     disjoint
