@@ -125,13 +125,13 @@ def noisy(scale: float, freedom: float = np.inf) -> Population:
         density = [log_density(z - value) for value in (0.0, 1.0)]  # of each cell, off or on
         logs = density[0].sum(1, keepdims=True) + (density[1] - density[0]) @ codes.T
         counts, number = np.unique(occurrences(codes, (4, 4)), axis=0, return_inverse=True)
-        own = (logs * (objects @ codes.T == 4)).sum(1)
+        log_likelihood = (logs * (objects @ codes.T == 4)).sum(1)
         within = np.zeros(len(z))
         for group in range(len(counts)):
             of_group = (occurrences(objects, (4, 4)) == counts[group]).all(1)
             alike = logs[np.ix_(of_group, number.ravel() == group)]
             within[of_group] = np.logaddexp.reduce(alike, axis=1) - np.log(alike.shape[1])
-        return float((own - within).mean() / np.log(2))
+        return float((log_likelihood - within).mean() / np.log(2))
 
     return populate(
         UNIFORM,
@@ -208,9 +208,9 @@ def main() -> None:
         width = " / ".join(f"{w:.3f}" for w in rows[-1].width)
         gains = f"{population.alone.mean():.2f} / {population.mixed.gains.mean():.2f}"
         print(f"| {name} | {population.truth:.2f} | {gains} | {cells} | {width} |")
-        own = " | ".join("{:.1f} / {:.1f}".format(*(100 * np.array(r.above_expectation)))
+        of_probe = " | ".join("{:.1f} / {:.1f}".format(*(100 * np.array(r.above_expectation)))
                          for r in rows)  # fmt: skip
-        print(f"| above its own expectation | | | {own} | |", flush=True)
+        print(f"| above its own expectation | | | {of_probe} | |", flush=True)
 
 
 if __name__ == "__main__":

@@ -112,9 +112,9 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
 def summarize(result: Result) -> Summary:
     """Return the bounds of the best probes as text, a row per layer and token input."""
     table = result.table
-    shown = table[table["probe"] == BEST]
-    baseline = _is_baseline(shown)
-    ordered = pd.concat([shown[~baseline], shown[baseline]])
+    best = table[table["probe"] == BEST]
+    baseline = _is_baseline(best)
+    ordered = pd.concat([best[~baseline], best[baseline]])
     rows: list[Record] = [*ordered.to_dict("records")]
     is_bound = not table["flags"].str.contains("assumed_prior").any()
     sign = "≥" if is_bound else "~"

@@ -267,10 +267,10 @@ STUDY = Study(
             "figures.parts:parts",
             "Features, counts and pairing by model",
             "Bits per scene in the last layer, by part. Box: entropy; bar: what the probe decodes "
-            '(of several, the best by validation), a lower bound ("≥"), rounded down; hatched: '
+            '(of several, the best by validation), a lower bound ("≥"); hatched: '
             "scene distribution unknown, no bound. Dots: training seeds; line: 95 % t interval "
             "over them (pairing). Lines across: baselines of the images. A model that only counts "
-            "fills every box but the last. Flagged fits: empty.",
+            "fills every box but the last.",
             _last_layers,
         ),
         _figure(
@@ -288,9 +288,9 @@ STUDY = Study(
             "Binding information in counts and in color histograms",
             "Fraction beta* of binding information (counts and pairing). Orange: counts alone, "
             "H(M|F) / H(O|F). Green: a color histogram of the images, exact (solid) or decoded by "
-            "a linear probe (dotted, a lower bound). Stars: published values of the binding "
-            "problem paper; circles: its formula on comparable probes of this run. Values left of "
-            "a line are no evidence of pairing. No intervals are drawn.",
+            "a linear probe (dotted, a lower bound). Stars: published values; circles: the paper's "
+            "formula on comparable probes of this run. Values left of a line are no evidence of "
+            "pairing. No intervals.",
             _histogram,
             *_PAPERS,
         ),
