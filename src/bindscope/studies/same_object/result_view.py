@@ -104,8 +104,9 @@ def summarize(result: Result) -> Summary:
     )
     closing = [
         f"Best constant guess in each scene: {number(100 * first[_GUESS], '.1f')} %. To quote: "
-        f"{_name(quoted.to_dict())}: {number(100 * quoted['image_majority_lead'], '+.1f')} points "
-        f"above it{_beside_rival(rows, quoted)}.",
+        f"{_name(quoted.to_dict())}: {number(100 * quoted['accuracy'], '.1f')} %, "
+        f"{number(100 * quoted['image_majority_lead'], '+.1f')} points above it"
+        f"{_rival(rows, quoted)}.",
         claims_line(result.claims),
     ]
     if (flagged := rows[rows["flags"].ne("")]).size:
@@ -134,15 +135,14 @@ def _percent(row: Mapping[Any, Any]) -> str:
     return text + (f" ({' to '.join(ends)})" if all(ends) else "")
 
 
-def _beside_rival(rows: pd.DataFrame, quoted: pd.Series[Any]) -> str:
-    """Name the best rival of the same tokens, and its accuracy beside that of a probe."""
+def _rival(rows: pd.DataFrame, quoted: pd.Series[Any]) -> str:
+    """Name the best rival that reads the same tokens, or none, with its accuracy."""
     same = rows["layer"].eq(quoted["layer"]) if "layer" in rows else True
     rivals = rows[(same & rows["family"].eq("class_position")) | rows["family"].eq("position")]
     if not len(rivals) or quoted["family"] not in LEADING:
         return ""
     best = rivals.sort_values("accuracy", kind="stable").iloc[-1]
-    accuracy, of_rival = (number(100 * row["accuracy"], ".1f") for row in (quoted, best))
-    return f", {accuracy} % correct; its best rival, {best['probe']}, {of_rival} %"
+    return f"; its best rival, {best['probe']}: {number(100 * best['accuracy'], '.1f')} %"
 
 
 @styled
