@@ -56,7 +56,7 @@ def color_histogram(images: UInt8) -> Floats:
     n, n_bins = len(images), LEVELS**3
     flat = bins.reshape(n, -1) + n_bins * np.arange(n)[:, None]
     counts = np.bincount(flat.ravel(), minlength=n * n_bins).reshape(n, n_bins)
-    return (counts / bins[0].size).astype(np.float32)
+    return np.asarray(counts / bins[0].size, np.float32)
 
 
 def color_areas(images: UInt8, palette: Sequence[tuple[int, int, int]]) -> Floats:
@@ -120,7 +120,7 @@ def pixels(images: UInt8) -> Floats:
     """
     rows, columns = (_pooling(side) for side in images.shape[1:3])
     pooled = np.einsum("ih,nhwc,jw->nijc", rows, images.astype(np.float32), columns, optimize=True)
-    return (pooled / 255.0).reshape(len(images), -1).astype(np.float32)
+    return np.asarray(pooled / 255.0, np.float32).reshape(len(images), -1)
 
 
 def _pooling(side: int) -> Floats:
@@ -128,7 +128,7 @@ def _pooling(side: int) -> Floats:
     edges = np.linspace(0, side, SIDE + 1)
     starts, ends = np.arange(side), np.arange(side) + 1
     overlap = np.minimum(edges[1:, None], ends) - np.maximum(edges[:-1, None], starts)
-    return (overlap.clip(min=0) * SIDE / side).astype(np.float32)
+    return np.asarray(overlap.clip(min=0) * SIDE / side, np.float32)
 
 
 @dataclass(frozen=True)

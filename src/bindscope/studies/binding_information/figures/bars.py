@@ -175,9 +175,9 @@ def natural(
         panels = [grid.panels[(dataset, token), name] for name in _QUANTITIES]
         part = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         _natural(panels, part, names, families)
-        baselines = [strongest_baselines(table, dataset, q.bound) for q in (BEYOND, WHOLE)]
-        _cross(panels, *baselines, float(part[BEYOND.entropy].iloc[0]))
-        crossed_by += [*baselines[0], *baselines[1]]
+        beyond, whole = (strongest_baselines(table, dataset, q.bound) for q in (BEYOND, WHOLE))
+        _cross(panels, beyond, whole, float(part[BEYOND.entropy].iloc[0]))
+        crossed_by += [*beyond, *whole]
         head = marked(dataset, has_assumed_prior(part))
         panels[0].set_title(f"{head}, {label_tokens(token).name}", pad=14)
         if token == "cls" and len(marks):
