@@ -224,7 +224,9 @@ def _groups(**groups: tuple[float, float, int]) -> Callable[[int], list[Effect]]
     def measured(seed: int) -> list[Effect]:
         rng = np.random.default_rng(seed)
         tables = [
-            _template().assign(model=f"{name}-{i}", group=name, **_planted_bound(mean, scale, rng))
+            _template().assign(
+                model=f"{name}-{i}", group=name, group_size=n, **_planted_bound(mean, scale, rng)
+            )
             for name, (mean, scale, n) in groups.items()
             for i in range(n)
         ]
