@@ -4,9 +4,9 @@
     python tools/color_cues.py clutter matching   # these only; other rows of the table stay
     python tools/color_cues.py --print            # the table of docs/color_cues.md
 
-Writes resources/reference/color_cues.csv. An image is reduced to its pixels in 4 x 4 x 4 bins of
-color, to those of each color that the renderer paints with, or to 12 x 12 mean colors. The first
-two discard place, so that a number of pixels is all that can name a shape.
+Writes resources/reference/color_cues.csv. An image is described by the baselines of
+`bindscope.models.baselines`: a color histogram, which discards place, so that a number of pixels
+is all that can name a shape; and 12 x 12 pixels. What the pixels of each color hold is counted.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from numpy.typing import NDArray
 import bindscope as bs
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space
-from bindscope.config.codes import Dataset, RandomSplit
+from bindscope.config.codes import Dataset
 from bindscope.config.loading import load_file
+from bindscope.models.baselines import BASELINES
 from bindscope.priors.entropies import entropies
-from bindscope.scenes.clutter.looks import DARKER
-from bindscope.scenes.palette import COLORS
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import outlines
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "resources/reference/color_cues.csv"
 BLOCK = 250  # scenes that are drawn at a time
-SIDE = 12  # mean colors along a side of an image
 N_COUNTED = 50_000  # scenes over which exact numbers are averaged
 SMALL = {"backend": "raycast", "size_px": 64, "min_visible_px": 4}
 RELEASED = {"area": "released", "object_px": 24, "margin_px": 2}
 EQUAL = {"area": "equal", "object_px": 28, "placement": "grid"}
+DESCRIBED = ("color-histogram", "pixels")
 GIVEN = ("h_object_given_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits")
 BOUNDS = tuple(
     f"{part}_lower_bound_bits{end}"
@@ -67,7 +66,7 @@ class Case:
     dataset: str
     render: Mapping[str, Any] = field(default_factory=dict)
     n: int = 4000
-    probes: tuple[str, ...] = ("linear",)
+    probes: tuple[str, ...] = ("linear",)  # of the histogram
     published: str = ""
     axis_value: str = ""
 
@@ -89,7 +88,6 @@ CASES = (
     Case("counting-released", "config", "counting", RELEASED),
     Case("resolution-small", "resolution_small", "colorshape-96"),
     Case("clutter", "config", "clutter"),
-    Case("clutter-occluded", "same_object_small", "clutter"),
     Case("pairs", "config", "pairs"),
     Case("three", "concepts", "three"),
     Case("hidden", "concepts", "hidden", SMALL, 1000),
@@ -119,7 +117,7 @@ def main() -> None:
 
 
 def measure(case: Case) -> Iterator[dict[str, Any]]:
-    """Decode a data set's codes from every reduction of its images: rows of the table."""
+    """Decode a data set's codes from baselines of its images: rows of the table."""
     dataset = read_dataset(case)
     about = {
         "name": case.name, "preset": case.preset, "preset_dataset": case.dataset,
@@ -130,17 +128,16 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
         numbers = count_areas(dataset)
         yield {
             **about,
-            "baseline": "color_areas",
+            "baseline": "color-areas",
             "probe": "exact",
             "n_scenes": N_COUNTED,
             **numbers,
         }
     if not case.n:
         return
-    dataset = dataset.model_copy(update={"split": RandomSplit(rule="random")})
     codes = sample_codes(dataset, "train", 0, case.n)
-    for name, array in encode(dataset, codes).items():
-        probes = case.probes if name == "color_histogram" else ("linear",)
+    for name, array in encode(dataset, codes, DESCRIBED).items():
+        probes = case.probes if name == "color-histogram" else ("linear",)
         result = bs.binding_information({name: array}, codes, space=dataset.space, probes=probes)
         for row in result.table[result.table["probe"] != "best"].to_dict("records"):
             numbers = {bits: row[bits] for bits in (*GIVEN, *BOUNDS)}
@@ -148,7 +145,7 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
 
 
 def read_dataset(case: Case) -> Dataset:
-    """Return a preset's data set, drawn as the case says."""
+    """Return a preset's data set, drawn at random and as the case says."""
     folder = "" if case.preset == "config" else "presets/"
     datasets = load_file(ROOT / f"config/{folder}{case.preset}.yaml").datasets
     preset = next(dataset for dataset in datasets if dataset.name == case.dataset)
@@ -156,30 +153,17 @@ def read_dataset(case: Case) -> Dataset:
     content["render"].update(case.render)
     if content["render"].get("backend") == "raycast":
         content["render"]["backend"] = {"kind": "raycast", "antialias": 1}
-    return Dataset.model_validate(content)
+    return Dataset.model_validate(content | {"split": {"rule": "random"}})
 
 
-def encode(dataset: Dataset, codes: Array) -> dict[str, Array]:
-    """Draw scenes and reduce each to its colors: float32 (n, d) by name of the reduction.
-
-    Pixels per painted color are columns of the histogram but in cluttered scenes, where darker
-    colors share bins.
-    """
+def encode(dataset: Dataset, codes: Array, names: Sequence[str]) -> dict[str, Array]:
+    """Draw scenes and describe each by its colors: float32 (n, d) by name of the baseline."""
     parts: dict[str, list[Array]] = defaultdict(list)
-    assert dataset.render is not None
-    paints = np.array(list(COLORS.values()), np.uint8)
-    paints = np.concatenate([paints, np.rint(paints * DARKER).astype(np.uint8)])
     for start in range(0, len(codes), BLOCK):
         images = render_scenes(dataset, "train", start, codes[start : start + BLOCK])["images"]
-        bins = (images // 64).astype(np.intp) @ np.array([16, 4, 1])
-        parts["color_histogram"] += [np.bincount(image.ravel(), minlength=64) for image in bins]
-        if dataset.render.kind == "clutter":
-            areas = [(images == paint).all(axis=-1).sum(axis=(1, 2)) for paint in paints]
-            parts["color_areas"].extend(np.stack(areas, axis=1))
-        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
-        means = torch.nn.functional.adaptive_avg_pool2d(pixels, SIDE)
-        parts["pixels"].extend(means.flatten(1).numpy())
-    return {name: np.stack(rows).astype(np.float32) for name, rows in parts.items()}
+        for name in names:
+            parts[name].append(BASELINES[name].describe(images))
+    return {name: np.concatenate(blocks) for name, blocks in parts.items()}
 
 
 def count_areas(dataset: Dataset) -> dict[str, float]:
@@ -233,7 +217,7 @@ def write_table(table: pd.DataFrame) -> str:
     """Write the page's table, in bits."""
     lines = [
         "| preset: scenes | H(O\\|F) | H(O\\|M) | B\\*, pixels per color, exact "
-        "| B\\*, histogram | pairing, histogram | pairing, 12 x 12 means |",
+        "| B\\*, histogram | pairing, histogram | pairing, 12 x 12 pixels |",
         "|---|---|---|---|---|---|---|",
     ]
     whole, pairing = BOUNDS[0], BOUNDS[6]
@@ -244,8 +228,8 @@ def write_table(table: pd.DataFrame) -> str:
             scenes += f", {first['changes']}"
         cells = [_cell(first[GIVEN[0]]), _cell(first[GIVEN[2]])]
         for baseline, probe, bound in (
-            ("color_areas", "exact", whole), ("color_histogram", "linear", whole),
-            ("color_histogram", "linear", pairing), ("pixels", "linear", pairing),
+            ("color-areas", "exact", whole), ("color-histogram", "linear", whole),
+            ("color-histogram", "linear", pairing), ("pixels", "linear", pairing),
         ):  # fmt: skip
             same = rows[(rows["baseline"] == baseline) & (rows["probe"] == probe)]
             value = same[bound].iloc[0] if len(same) else np.nan

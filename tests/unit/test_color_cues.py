@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from bindscope.codes.sampling import sample_codes
-from bindscope.config.codes import RandomSplit
 from bindscope.priors.entropies import entropies
 from bindscope.scenes.palette import COLORS
 from bindscope.scenes.shapes import outlines
@@ -70,15 +69,11 @@ def test_counted_information_is_that_of_a_list_of_all_codes(
 def test_a_histogram_holds_the_pixels_of_each_color(cues: Any) -> None:
     scenes = dataset(UNIFORM, render=SMALL)
     codes = sample_codes(scenes, "train", 0, 20)
-    arrays = cues.encode(scenes, codes)
+    histogram = cues.encode(scenes, codes, ["color-histogram"])["color-histogram"] * 60**2
     areas = codes.reshape(20, 3, 4) @ outlines(9, "released")[:4].sum(axis=(1, 2))
     bins = [r // 64 * 16 + g // 64 * 4 + b // 64 for r, g, b in list(COLORS.values())[:3]]
-    np.testing.assert_array_equal(arrays["color_histogram"][:, bins], areas)
-    assert (arrays["color_histogram"].sum(axis=1) == 60 * 60).all()
-    white = arrays["color_histogram"][:, -1] / 3600
-    painted = areas @ np.array(list(COLORS.values())[:3]) / 3600 + 255 * white[:, None]
-    means = arrays["pixels"].reshape(20, 3, -1).mean(axis=2)
-    np.testing.assert_allclose(means, painted, rtol=1e-5)
+    np.testing.assert_allclose(histogram[:, bins], areas, rtol=1e-6)
+    np.testing.assert_allclose(histogram[:, -1], 60**2 - areas.sum(axis=1), rtol=1e-6)  # white
 
 
 def test_the_table_is_of_the_presets_and_on_the_page(cues: Any) -> None:
@@ -88,14 +83,10 @@ def test_the_table_is_of_the_presets_and_on_the_page(cues: Any) -> None:
         scenes = cues.read_dataset(case)
         rows = table[table["name"] == case.name]
         assert (rows["preset_dataset"] == scenes.name).all()
-        for split, part in rows.groupby(rows["probe"] == "exact"):
-            drawn = scenes if split else scenes.model_copy(
-                update={"split": RandomSplit(rule="random")}
-            )  # fmt: skip
-            known = next(row for row in entropies(drawn) if row["split"] == "test")
-            for name in cues.GIVEN:
-                expected = np.nan if known[name] is None else known[name]
-                np.testing.assert_allclose(part[name], expected, atol=1e-4)
+        known = next(row for row in entropies(scenes) if row["split"] == "test")
+        for name in cues.GIVEN:
+            expected = np.nan if known[name] is None else known[name]
+            np.testing.assert_allclose(rows[name], expected, atol=1e-4)
     assert cues.write_table(table) in (ROOT / "docs/color_cues.md").read_text()
 
 
@@ -105,8 +96,8 @@ def test_equal_areas_leave_nothing_of_pairing(cues: Any) -> None:
         case.name for case in cues.CASES
         if getattr(cues.read_dataset(case).render, "area", "") == "equal"
     ]  # fmt: skip
-    histograms = table[table["name"].isin(equal) & (table["baseline"] == "color_histogram")]
+    histograms = table[table["name"].isin(equal) & (table["baseline"] == "color-histogram")]
     assert len(histograms) == len(equal) > 3
     assert (histograms["pairing_lower_bound_bits_high"] <= 0.05).all()
     released = table[(table["name"] == "matching-released") & (table["probe"] == "linear")]
-    assert released.set_index("baseline")["pairing_lower_bound_bits"]["color_histogram"] > 3
+    assert released.set_index("baseline")["pairing_lower_bound_bits"]["color-histogram"] > 3

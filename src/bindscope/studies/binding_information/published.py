@@ -73,9 +73,9 @@ def read_color_cues(inputs: Inputs) -> pd.DataFrame:
     path = inputs.resources["color_cues"]
     cues = pd.read_csv(path, dtype={"axis_value": str})
     share = cues["conditional_binding_lower_bound_bits"] / cues["h_object_given_feature_bits"]
-    of_histograms = (cues["baseline"] != "pixels") & cues["probe"].isin(["exact", "linear"])
+    of_histograms = (cues["baseline"] == "color-histogram") & (cues["probe"] == "linear")
     cues = cues.assign(share=share, axis_value=cues["axis_value"].fillna(""))
-    return cues[cues["dataset"].notna() & of_histograms]
+    return cues[cues["dataset"].notna() & (of_histograms | (cues["probe"] == "exact"))]
 
 
 def slug(name: str) -> str:
