@@ -14,7 +14,7 @@ import yaml
 
 REPORT = Path("results/report.html")
 RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
-_SENTENCES, _SENTENCE_LINES, _WIDTH = 2, 4, 100
+_SENTENCES, _SENTENCE_LINES, _WIDTH = 3, 5, 100
 _LOG_BYTES = 2**16  # what a disk needs free for the message of a failed job
 _MOST_FAILURES, _LOG_LINES, _FEWEST_LINES, _MOST_NAMES = 10, 12, 4, 4
 # A line of a job's log: `12:34:56 fit: ...` (bindscope.core.job).

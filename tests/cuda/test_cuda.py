@@ -29,7 +29,8 @@ from pydantic import TypeAdapter
 
 from bindscope.activations.extraction import extract
 from bindscope.config.codes import SceneDistribution
-from bindscope.config.models import Controlled, Extraction, Pretrained
+from bindscope.config.model_entry import Extraction
+from bindscope.config.models import Controlled, Pretrained
 from bindscope.core.devices import hold_device
 from bindscope.core.registries import OBJECTIVES
 from bindscope.core.store.reader import open_store

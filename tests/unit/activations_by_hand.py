@@ -11,7 +11,7 @@ import torch
 
 from bindscope.activations.extraction import extract
 from bindscope.activations.index import build_index
-from bindscope.config.models import Extraction
+from bindscope.config.model_entry import Extraction
 from bindscope.core.files import write_json
 from bindscope.core.interfaces import Layer
 from bindscope.core.store.writer import StoreWriter

@@ -409,7 +409,7 @@ def test_flags_of_controls_and_planted_encoders_are_no_alarm():
     rows[1] |= {"flags": "above_prior;prior"}
     quiet = chapter_of(make_table(rows))
     assert quiet.warnings == ()
-    expected = "2 rows of controls or planted encoders are flagged, as expected."
+    expected = "2 rows of controls, planted encoders or baselines are flagged, as expected."
     assert expected in section(quiet, "trust").paragraphs
     rows[1] |= {"flags": "above_truth"}
     (warned,) = chapter_of(make_table(rows)).warnings

@@ -112,5 +112,9 @@ def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) 
     lines = [line.get_xydata() for line in figure.axes[0].lines]
     assert any(line[-1, 1] >= 0.9 for line in lines)
     coverages = chapter({"concepts": table}, Inputs())
-    assert "the best dual encoder recognizes 100.0% (product, coverage 0.8)" in coverages.lead[0]
+    lead = coverages.lead[0]
+    learned, planted = lead.index("(perceptron, coverage 0.5"), lead.index("product, coverage 0.8")
+    assert learned < planted
+    assert "planted" in lead[learned:planted]
+    assert "100.0\u00a0%" in lead[learned:planted]
     assert coverages.findings == chapter({}, Inputs()).findings == ()

@@ -9,11 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import reason
+from sample_tables import words
 
+from bindscope.core.interfaces import Inputs
 from bindscope.statistics.claims import Case, judge
 from bindscope.studies.concepts import claims
 from bindscope.studies.concepts.claims import CLAIMS, FOLLOWS
 from bindscope.studies.concepts.figures import concept_models
+from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.planted import CASES
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import WITHIN, correlated, encoder_models, measures
@@ -32,7 +35,8 @@ def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> list[
     }  # fmt: skip
     recognized = [
         {**about, "analysis": encoder, "analysis_kind": "generalization", "split": split,
-         "measure": measure, "variant": candidates, "stratum": "all", "value": value}
+         "measure": measure, "variant": candidates, "stratum": "all", "value": value,
+         "kind": "product" if encoder == "product" else "mlp_set"}
         for split, measure, candidates, value in (
             ("test", "object", "full", accuracy), ("test", "concept", "full", accuracy / 2),
             ("train", "object", "trained", 1.0),
@@ -62,6 +66,24 @@ def table() -> pd.DataFrame:
     return table_of(rows, CONCEPTS_SCHEMA)
 
 
+def test_the_lead_says_what_is_learned_first_and_calls_what_is_planted_that(
+    table: pd.DataFrame,
+) -> None:
+    (lead,) = chapter({"concepts": table}, Inputs(content={}, resources={})).lead
+    assert lead.replace("\u00a0", " ") == (
+        "Of held-out object pairs, the best learned dual encoder recognizes 40.5 % (34.1 to 46.9; "
+        "perceptron, coverage 0.8, 2 training seeds); counting concepts recognizes 20.0 %. A "
+        "planted control, whose objects are products of their concepts' vectors, recognizes "
+        "80.5 % (74.1 to 86.9; product, coverage 0.8, 2 training seeds)."
+    )
+    alone = table[table["kind"] != "mlp_set"]
+    (lead,) = chapter({"concepts": alone}, Inputs(content={}, resources={})).lead
+    assert lead.startswith("No learned dual encoder was measured. A planted control")
+    assert {"perceptron", "product (planted)"} <= set(words(concept_models.draw(table)))
+    names = list(dict.fromkeys(encoder_models(table)["encoder"]))
+    assert names == ["perceptron", "product (planted)"]
+
+
 def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.DataFrame) -> None:
     models = encoder_models(table)
     assert len(models) == 12
@@ -70,13 +92,15 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.
     by_rule = measures(models)["recognized in what product predicts"]
     correlations = correlated(by_rule).set_index("stratum")
     assert set(correlations.index) == {
-        "all", WITHIN, "product, 8x8, queries train_only", "perceptron, 8x8, queries train_only",
+        "all", WITHIN, "product (planted), 8x8, queries train_only",
+        "perceptron, 8x8, queries train_only",
     }  # fmt: skip
     overall = correlations.loc["all"]
     assert overall["correlation"] == pytest.approx(1)
     assert (overall["n_models"], overall["n_groups"]) == (12, 6)
     assert overall["correlation_low"] > 0
-    assert np.isnan(correlations.loc["product, 8x8, queries train_only", "correlation_low"])
+    of_products = correlations.loc["product (planted), 8x8, queries train_only"]
+    assert np.isnan(of_products["correlation_low"])
     constant = correlated(by_rule.assign(measure=0.5), "all")
     assert constant["correlation"].isna().all()  # the same in all
 

@@ -109,15 +109,20 @@ def test_a_list_of_seeds_plans_what_models_by_hand_plan() -> None:
     section = raw["studies"]["binding_information"]
     groups = [{"name": name, "models": [f"{name}-{seed}" for seed in range(3)]} for name in sources]
     names = [name for group in groups for name in group["models"]]
+    baselines = [model for model in raw["models"] if "seeds" not in model]
+    layers, *others = section["fits"]
     written = {
         **raw,
         "models": [
-            {"name": name, "source": f"zoo:matching-{sources[name[:-2]]}-{name[-1]}"}
-            for name in names
+            *(
+                {"name": name, "source": f"zoo:matching-{sources[name[:-2]]}-{name[-1]}"}
+                for name in names
+            ),
+            *baselines,
         ],
         "studies": {
             "binding_information": {
-                **section, "fits": [{**section["fits"][0], "models": names}], "groups": groups,
+                **section, "fits": [{**layers, "models": names}, *others], "groups": groups,
             }
         },
     }  # fmt: skip

@@ -113,10 +113,6 @@ def test_a_negative_estimate_is_drawn_where_it_is(published):
     figure = tokens.draw(make_table(rows), published)
     assert np.isclose(points(figure)[:, 0], 26.488 - 50.0).any()
     assert min(axes.get_xlim()[0] for axes in figure.axes) < 26.488 - 50.0
-    figure = layers.draw(make_table(rows))
-    lowest = 100 * (19.271 - 25.0) / 19.271
-    assert np.isclose(points(figure)[:, 1], lowest).any()
-    assert min(axes.get_ylim()[0] for axes in figure.axes) < lowest
 
 
 def test_the_papers_marks_stand_only_beside_the_same_setting(published):

@@ -157,14 +157,17 @@ def test_exact_arithmetic():
         assert row[f"{name}_high"] == pytest.approx(row[name], abs=1e-9)
     for name in ("binding_bits", "conditional_binding_bits"):
         assert row[f"{name}_low"] == pytest.approx(row[name], abs=1e-9)
-    # A further scene at the worst gain of each of so many parts.
+    json.dumps(row, allow_nan=False)
+
+
+def test_a_limit_has_a_further_scene_at_the_worst_gain_of_each_part():
+    row = row_of(result())
     for name, parts in (("feature", 1), ("count", 1), ("pairing", 1), ("conditional_binding", 2),
                         ("binding", 3)):  # fmt: skip
         bound = row[f"{name}_lower_bound_bits"]
         limit = quantile(-6.0 * parts, bound)
         assert row[f"{name}_lower_bound_bits_low"] == pytest.approx(limit, abs=1e-9)
         assert bound - 1.5 * parts < limit < bound - 0.3
-    json.dumps(row, allow_nan=False)
 
 
 def test_what_a_loss_shares_with_the_prior_is_taken_off():

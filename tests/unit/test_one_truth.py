@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 TOLERANCE = 0.02  # bits, that of `make check-reference`
 # From so many scenes its probes decode a part of the pairing: each head's ridge is chosen among
 # several that are nearly as good. With fewer, or an untrained model, the prior itself was compared.
-MODEL, SCENES = "zoo:matching-features-0", "1500"
+MODEL, SCENES = "zoo:matching-captions-unpaired-0", "1500"
 # Each library has its own way to be kept from the newest instructions that it finds.
 OLDER = {
     "ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE",

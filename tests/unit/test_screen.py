@@ -130,9 +130,10 @@ def test_findings_are_those_of_the_report() -> None:
     chapters = [Chapter(lead=(f"Model {n} <b> & pairs: ≥ {n} bits.", "More.")) for n in (1, 2)]
     parts = [Part(f"study{n}", "Title", chapter) for n, chapter in enumerate(chapters)]
     page = build_page("Run", parts, config={}, versions={}, keys={"spec_key": "a", "code_key": "b"})
-    assert findings(page) == ["Model 1 <b> & pairs: ≥ 1 bits.", "More."]
+    model, more = "Model {} <b> & pairs: ≥ {} bits.", "More."
+    assert findings(page) == [model.format(1, 1), more, model.format(2, 2)]
     long = findings(f'<p class="lead">{"word " * 500}</p>')[0].splitlines()
-    assert len(long) == 4
+    assert len(long) == 5
     assert max(map(len, long)) <= 100
 
 

@@ -173,7 +173,9 @@ def test_configuration_classes_compute_nothing() -> None:
     # What a model says of itself: of its fields, or of the manifest with whose hash it changes.
     described = {
         "ModelEntry": "depth first_layer has_final objective training_seed stored local_weights "
-        "downloads",
+        "downloads has_patches",
+        "KnownAnswer": "has_patches",
+        "Baseline": "has_patches has_final",
         "Controlled": "depth objective training_seed",
         "Zoo": "depth seed objective training_seed stored",
         "Pretrained": "depth local_weights downloads",

@@ -42,6 +42,7 @@ WITHOUT_EFFECT = {
     ),
     "belongs to what other packages register": ("VisionLanguageModel.options",),
     "has one value in the example": (
+        "Baseline.name", "Baseline.seeds", "Baseline.source",
         "PhotosRenderer.kind", "PugSpareSource.path", "PugSpareSource.terms_accepted",
         "ToyVision.source", "VisionLanguageModel.source", "Zoo.source",
     ),

@@ -35,7 +35,7 @@ from bindscope.core.store.writer import StoreWriter
 from bindscope.models.base import LayerShape, TokenMap, layer_shapes, ordered_layers
 
 if TYPE_CHECKING:
-    from bindscope.config.models import Extraction
+    from bindscope.config.model_entry import Extraction
     from bindscope.core.interfaces import Layer, Model
 
 AHEAD = 2  # batches that wait to be computed, and arrays that wait to be written

@@ -16,7 +16,10 @@ from bindscope.core.errors import InputError, first_line
 
 STUDIES: Final = ("binding_information", "same_object", "concepts", "binding_id")
 OF_IMAGES: Final = ("binding_information", "same_object")
-RESERVED: Final = ("objects", "features", "untrained", "toy-free", "toy-interchange")
+RESERVED: Final = (
+    "objects", "features", "untrained", "toy-free", "toy-interchange", "color-histogram",
+    "color-areas", "pixels",
+)  # fmt: skip
 ZOO_PX: Final = 96
 MOST_VALUES: Final = 64  # of a column that is taken for a feature group
 _BOXES: Final = {
@@ -60,6 +63,12 @@ _ZOO = """\
   - {name: features, source: "zoo:matching-features-{seed}", seeds: [0, 1, 2]}
   - {name: untrained, source: "zoo:matching-none-{seed}", seeds: [0, 1, 2]}
 """
+# Numbers of an image that bind nothing; of photos no palette is known.
+_BASELINES = {
+    "color-histogram": "baseline:color_histogram",
+    "color-areas": "baseline:color_areas",
+    "pixels": "baseline:pixels",
+}
 _SECTIONS = {
     "binding_information": """\
   binding_information:
@@ -68,16 +77,19 @@ _SECTIONS = {
     fits:
       - {{name: last-layers, datasets: [{dataset}], models: [{names}, objects, features, untrained],
          layers: last, tokens: {tokens}, probes: [linear]}}
+      - {{name: baselines, datasets: [{dataset}], models: [{baselines}], probes: [linear]}}
 """,
     "same_object": """\
   same_object:
     sampling: {{class_groups: {groups}}}
 {scenes}    probes:
       - {{name: quadratic, family: quadratic, l2: [0.1, 0.01]}}
+      # Rivals, which need no binding: classes with positions, and positions alone.
+      - {{name: class-position, family: class_position, pairs: 5000, iterations: 50}}
       - {{name: position, family: position}}
     fits:
       - {{name: zoo, datasets: [{dataset}], models: [objects, features, untrained], layers: last,
-         probes: [quadratic, position]}}
+         probes: [quadratic, class-position, position]}}
 {fits}""",
     "concepts": """\
   concepts:
@@ -88,7 +100,9 @@ _SECTIONS = {
         datasets: [pairs]
         models: [{names}, objects, features, untrained]
         vectors: [mean]
-        complexity: {{approximators: [{{name: sums, kind: additive}}], coverages: [0.5]}}
+        complexity: &sums {{approximators: [{{name: sums, kind: additive}}], coverages: [0.5]}}
+      - {{name: baselines, datasets: [pairs], models: [{baselines}], vectors: [cls],
+         complexity: *sums}}
 """,
     "binding_id": """\
   binding_id:
@@ -137,13 +151,16 @@ def configuration(file: Path, study: str, entries: Sequence[Entry], images: Imag
     # Rows and columns of patches are the model's own, which pairs of patches have to fit.
     fits = "".join(
         f"      - {{name: {e.keys['name']}, datasets: [{dataset}], models: [{e.keys['name']}], "
-        f"layers: last, patch_grid: {list(e.grid)}, probes: [quadratic, position]}}\n"
+        f"layers: last, patch_grid: {list(e.grid)}, "
+        "probes: [quadratic, class-position, position]}\n"
         for e in entries
     )
     indent = "      " if study == "binding_id" else "  "
     models = "\n".join(f"{indent}# {e.comment}\n{indent}- {flow(e.keys)}" for e in entries)
+    flat = study == "binding_information" and not images
+    baselines = [name for name in _BASELINES if flat or name != "color-areas"]
     section = _SECTIONS[study].format(
-        dataset=dataset, names=names, fits=fits, models=models,
+        dataset=dataset, names=names, fits=fits, models=models, baselines=", ".join(baselines),
         tokens="[cls, mean]" if all(entry.has_cls for entry in entries) else "[mean]",
         groups=flow(images.groups if images else ["color", "shape"]),
         scenes="" if images else "    scenes: {train: 600, val: 300, test: 600}\n",
@@ -155,6 +172,9 @@ def configuration(file: Path, study: str, entries: Sequence[Entry], images: Imag
         side = max(ZOO_PX, *(entry.input_px for entry in entries))
         known = _DATASETS["pairs" if study == "concepts" else "matching"]
         parts += [_dataset_of(images, side) if images else known, "\nmodels:\n", models, "\n", _ZOO]
+        if study != "same_object":
+            parts.append("  # Rivals: numbers of an image that bind nothing.\n")
+            parts += [f'  - {{name: {name}, source: "{_BASELINES[name]}"}}\n' for name in baselines]
     title = f"{names} next to {'known models' if study == 'binding_id' else 'the zoo'}"
     return "".join([*parts, "\nstudies:\n", section, f'\nreport: {{title: "{title}"}}\n'])
 

@@ -56,7 +56,8 @@ def color_histogram(images: UInt8) -> Floats:
     n, n_bins = len(images), LEVELS**3
     flat = bins.reshape(n, -1) + n_bins * np.arange(n)[:, None]
     counts = np.bincount(flat.ravel(), minlength=n * n_bins).reshape(n, n_bins)
-    return (counts / bins[0].size).astype(np.float32)
+    shares: Floats = (counts / bins[0].size).astype(np.float32)
+    return shares
 
 
 def color_areas(images: UInt8, palette: Sequence[tuple[int, int, int]]) -> Floats:
@@ -120,7 +121,8 @@ def pixels(images: UInt8) -> Floats:
     """
     rows, columns = (_pooling(side) for side in images.shape[1:3])
     pooled = np.einsum("ih,nhwc,jw->nijc", rows, images.astype(np.float32), columns, optimize=True)
-    return (pooled / 255.0).reshape(len(images), -1).astype(np.float32)
+    means: Floats = (pooled / 255.0).reshape(len(images), -1).astype(np.float32)
+    return means
 
 
 def _pooling(side: int) -> Floats:

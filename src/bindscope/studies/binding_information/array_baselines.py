@@ -54,8 +54,9 @@ def read_baselines(images: Any, n_scenes: int, where: str) -> dict[str, Represen
         name: np.concatenate([BASELINES[name].describe(block) for block in _blocks(images)])
         for name in ("color-histogram", "pixels")
     }
-    if len(colors := _flat_colors(images)):
-        values["color-areas"] = _areas(images, colors)
+    areas = _areas(images, _flat_colors(images))
+    if areas.shape[1]:
+        values["color-areas"] = areas
     return {PREFIX + name: Representation(z, where, name) for name, z in values.items()}
 
 
@@ -76,6 +77,8 @@ def _flat_colors(images: Any) -> NDArray[np.int32]:
 
 def _areas(images: Any, colors: NDArray[np.int32]) -> NDArray[np.float32]:
     """Return codes of the areas of some colors, without columns that are the same everywhere."""
+    if not len(colors):
+        return np.empty((images.shape[0], 0), np.float32)
     counts = np.concatenate([count_pixels(block, colors) for block in _blocks(images)])
     n_pixels = images.shape[1] * images.shape[2]
     codes = [area_codes(counts[:, [i]], n_pixels) for i in range(len(colors))]

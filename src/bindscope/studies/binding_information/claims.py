@@ -1,8 +1,9 @@
 """The study's claims, and what a table of binding information says for or against them.
 
-A bound says what a probe decodes. So a claim about one representation is that its bound is above 0,
-and a claim about two groups of models names the probe that both were read with: a difference of
-lower bounds is no difference of information.
+A bound says what a probe decodes. So a claim about one representation is that its bound is above 0
+(of a single network by an e-value, which holds for any number of scenes), and a claim about two
+groups of models names the probe that both were read with: a difference of lower bounds is no
+difference of information.
 """
 
 from __future__ import annotations
@@ -141,19 +142,20 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     rows = rows[~rows["flags"].map(unusable).astype(bool)]
     single = each_model(named_groups(last_layers(rows))) if len(rows) else rows
     effects = []
-    for place, here in single.groupby(_GROUP, sort=False):
+    for _, here in single.groupby(_GROUP, sort=False):
         values = {
             str(name): part[PAIRING.bound].to_numpy(float)
             for name, part in here.groupby("group", sort=False)
         }
         names = sorted(name_order(values, models), key=lambda name: -values[name].mean())
         row = here.iloc[0].to_dict()
+        place = [str(row[name]) for name in _GROUP]
         where = f"{_place(row)}, {label_family(row['family']).words}"
         for more, less in combinations(names, 2):
             if max(len(values[more]), len(values[less])) > 1:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
                 effect = _difference(about, more, less, values)
-                effects.append(replace(effect, about=(*place, more, less)))
+                effects.append(replace(effect, about=(*map(str, place), more, less)))
     return effects
 
 

@@ -82,14 +82,12 @@ def estimate(
     Parameters
     ----------
     result
-        The fit: test losses per scene and head in bits, validation losses, accuracies, flags,
-        weights of the prior.
+        The fit: losses in bits, accuracies, flags, weights of the prior.
     prior
         The row of `priors.entropies` for the test split; of an estimated prior, the largest losses
         are those of the test scenes, and no end of an interval is guaranteed.
     objects, features
-        Test codes in the order of the losses, (N, K) and (N, n); only the shape of the first is
-        used. Under the control `shuffled_labels`: the shuffled ones that the probe was tested on.
+        Test codes in the order of the losses, (N, K) and (N, n), as the probe was tested on them.
     config
         Resamples and their seed.
     disjoint
@@ -254,8 +252,8 @@ def _evidence(result: FitResult, prior: Mapping[str, Any]) -> float | None:
         return None
     if "chained_object" not in result.losses:
         return None
-    losses = result.anchor_losses["chained_object"] - result.losses["chained_object"]
-    return float(losses.sum())
+    gains = result.anchor_losses["chained_object"] - result.losses["chained_object"]
+    return float(gains.sum())
 
 
 def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
@@ -312,8 +310,8 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
     }
 
 
-def _clipped(bound: Any, entropy: float) -> Any:
-    return None if bound is None else np.clip(bound, 0.0, entropy)
+def _clipped(bound: Any, entropy: float | None) -> Any:
+    return None if bound is None or entropy is None else np.clip(bound, 0.0, entropy)
 
 
 def _intervals(

@@ -81,9 +81,9 @@ def dataset_rows(about: Measurements, dataset: str) -> pd.DataFrame:
     return about.quotes.rows[about.quotes.rows["dataset"] == dataset]
 
 
-def source_of(about: Measurements, shown: str) -> str:
+def source_of(about: Measurements, name: str) -> str:
     """Return the source of a model, or of a group's first one, by the name that is shown."""
-    return about.sources.get(shown.removesuffix(CONTROL), "")
+    return about.sources.get(name.removesuffix(CONTROL), "")
 
 
 def by_role(
@@ -130,9 +130,8 @@ def model_words(source: str, n: int) -> str:
 
 def describe_model(about: Measurements, row: Record) -> str:
     """Say what the models of a row are, and their name."""
-    shown = str(row["model"])
-    words = model_words(source_of(about, shown), row["n_models"])
-    name = shown.removesuffix(CONTROL)
+    name = str(row["model"]).removesuffix(CONTROL)
+    words = model_words(source_of(about, name), row["n_models"])
     return f"{words} ({name})" if words else name
 
 

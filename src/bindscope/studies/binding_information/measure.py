@@ -85,9 +85,7 @@ def binding_information(
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``).
     images
-        uint8 (N, H, W, 3): what the scenes look like. Baselines are then measured with the same
-        probes (layers `baseline:...`): colors without their places, and 12 x 12 pixels; and a
-        claim says whether `Z` holds more of the pairing than colors alone. Read like `Z`.
+        The scenes' images, uint8 (N, H, W, 3): their baselines are measured too (docs/arrays.md).
     groups, split
         Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %); or
         `train`, `val` or `test` for each scene (N,).
@@ -114,14 +112,24 @@ def binding_information(
     'pairs'
     """
     layers = read_layers(Z, WHERE, "Z")
+    rows = train_val_test(_n_scenes(layers), split, groups, random_state, WHERE, FEWEST_SCENES)
+    layers |= _baselines(images, layers, _n_scenes(layers))
+    labels = read_labels(objects, space, rows, () if groups is None else (_GROUPS_NOTE,))
+    return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
+
+
+def _n_scenes(layers: Mapping[str, Representation]) -> int:
+    return next(iter(layers.values())).shape[0]
+
+
+def _chosen(probes: Sequence[str | Mapping[str, Any] | AnyProbe], device: str) -> list[AnyProbe]:
+    return [read_probe(entry, known_families(), AnyProbe, device, WHERE) for entry in probes]
+
+
+def _control(control: str | None) -> str:
     if control not in (None, "shuffled_labels"):
         raise InputError(WHERE, f"there is no control {control!r}", 'give "shuffled_labels"')
-    n_scenes = next(iter(layers.values())).shape[0]
-    rows = train_val_test(n_scenes, split, groups, random_state, WHERE, FEWEST_SCENES)
-    layers |= _baselines(images, layers, n_scenes)
-    labels = read_labels(objects, space, rows, () if groups is None else (_GROUPS_NOTE,))
-    chosen = [read_probe(entry, known_families(), AnyProbe, device, WHERE) for entry in probes]
-    return _measured(chosen, layers, labels, random_state, control or "none")
+    return control or "none"
 
 
 def _baselines(

@@ -35,6 +35,7 @@ _TOKENS: Final = {
 }
 PAPERS: Final = "_paper"
 FORMULA: Final = "paper's formula"  # of the binding problem paper, on the probes of this run
+FORMULA_ENTRY: Final = f"{FORMULA} (H \u2212 CE)"  # in a legend
 CONTROL: Final = " (positive control)"  # after a name
 OBJECTIVES: Final = {
     "objects": "trained to classify the objects",

@@ -112,9 +112,10 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
 def summarize(result: Result) -> Summary:
     """Return the bounds of the best probes as text, a row per layer and token input."""
     table = result.table
-    shown = table[table["probe"] == BEST]
-    baseline = _is_baseline(shown)
-    rows: list[Record] = pd.concat([shown[~baseline], shown[baseline]]).to_dict("records")
+    best = table[table["probe"] == BEST]
+    baseline = _is_baseline(best)
+    ordered = pd.concat([best[~baseline], best[baseline]])
+    rows: list[Record] = [*ordered.to_dict("records")]
     is_bound = not table["flags"].str.contains("assumed_prior").any()
     sign = "≥" if is_bound else "~"
     parts = [part for part in parts_of(rows[0]) if rows[0][part.entropy] > SMALLEST_BITS]

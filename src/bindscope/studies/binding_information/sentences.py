@@ -28,7 +28,12 @@ from bindscope.studies.binding_information.quotes import (
     headline_part,
     parts_of,
 )
-from bindscope.studies.binding_information.views import assumed_prior, name_order, token_order
+from bindscope.studies.binding_information.views import (
+    assumed_prior,
+    name_order,
+    strongest_baselines,
+    token_order,
+)
 from bindscope.tables.numbers import between, number
 
 SEEDS_FOR_A_CLAIM = 3
@@ -82,6 +87,7 @@ def findings(about: Measurements) -> list[Finding]:
             [*quoted["model"], *refused[refused["dataset"] == dataset]["model"]], about.models
         )
         points = [(name.removesuffix(CONTROL), _about(about, dataset, name)) for name in names]
+        points += _baselines(about, like)
         findings.append(Finding(_there_is(like, about.table, quoted), tuple(points)))
     lead = "Claims, judged together (95 % intervals, Holm's correction over all of them):"
     return [*findings, *claims_findings(about.judgments, lead)]
@@ -137,6 +143,18 @@ def _about(about: Measurements, dataset: str, name: str) -> str:
             text += f" ({n_models[token]} of them)"
         clauses.append(text)
     return f"{f' ({words})' if words else ''}: {'; '.join(clauses)}."
+
+
+def _baselines(about: Measurements, like: Record) -> list[tuple[str, str]]:
+    """Say what baselines hold of the headline's part, which are no models."""
+    part = headline_part(like)
+    values = strongest_baselines(about.table, str(like["dataset"]), part.bound)
+    assumed = like["dataset"] in assumed_prior(about.table)
+    bits = [
+        f"{write_bound({part.bound: value, 'assumed_prior': assumed}, part)} from {words}"
+        for words, value in values.items()
+    ]
+    return [("baselines", f" (of the images, no model): {'; '.join(bits)}.")] if bits else []
 
 
 def _read(row: Record) -> str:

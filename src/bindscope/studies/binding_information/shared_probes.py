@@ -7,6 +7,7 @@ no probe was fitted to all, the models are no group.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import family_order, measured
 from bindscope.tables.schema import frame_of
 
+Names = tuple[str, ...]
 _PLACE = ["dataset", "layer", "tokens"]
 _MODEL = ["group", "group_size", "is_control"]
 _COLUMNS = [column.name for column in BINDING_SCHEMA.columns]
@@ -29,18 +31,18 @@ def best_of_shared(table: pd.DataFrame) -> pd.DataFrame:
     best = measured(table, known_answer=False, best=True)
     fits = measured(table, known_answer=False)
     fits = fits[fits["protocol"] != "paper"]
-    by_model = {tuple(key): rows for key, rows in fits.groupby([*_PLACE, "group", "model"])}
-    probes: dict[tuple[Any, ...], dict[str, set[str]]] = {}
-    for (*place, model), rows in by_model.items():
-        probes.setdefault(tuple(place), {})[model] = set(rows["probe"])
+    by_model = {_names(key): rows for key, rows in fits.groupby([*_PLACE, "group", "model"])}
+    probes: dict[Names, dict[str, set[str]]] = {}
+    for (*where, model), rows in by_model.items():
+        probes.setdefault(tuple(where), {})[model] = set(rows["probe"])
     shared = {place: set.intersection(*sets.values()) for place, sets in probes.items()}
     parts = [best.iloc[:0].assign(fitted="")]
-    for (*key, model), rows in best.groupby([*_PLACE, "group", "model"], sort=False):
-        place = tuple(key)
-        if (*place, model) not in by_model:
+    for key, rows in best.groupby([*_PLACE, "group", "model"], sort=False):
+        names = _names(key)
+        if names not in by_model:
             parts.append(rows.assign(fitted=rows["family"]))
             continue
-        chosen = by_model[*place, model]
+        chosen, place, model = by_model[names], names[:-1], names[-1]
         if not shared[place] and len(probes[place]) > 1:
             rows = rows.assign(group=model, group_size=1)
         elif shared[place] < probes[place][model]:
@@ -48,6 +50,10 @@ def best_of_shared(table: pd.DataFrame) -> pd.DataFrame:
             rows = _choose_again(chosen, rows)
         parts.append(rows.assign(fitted=";".join(family_order(chosen["family"]))))
     return pd.concat(parts, ignore_index=True)
+
+
+def _names(key: Iterable[Hashable]) -> Names:
+    return tuple(map(str, key))
 
 
 def _choose_again(fits: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from bindscope.config.codes import Dataset
+from bindscope.config.models import Baseline
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product
@@ -67,15 +68,16 @@ def _attention_maps(graph: Graph, shared: Shared, section: Section) -> Request |
 
 
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
-    """Fits of models' last layers, known-answer encoders and controls left out.
+    """Fits of models' last layers; known-answer encoders, baselines and controls left out.
 
     The last layer is the last block's, or `final` where a model was not read at that.
     """
-    fits = [
-        fit
-        for fit in graph.select("fit", control="none")
-        if shared.models[fit.wildcards["model"]].sees_images
-    ]
+    models = {
+        name
+        for name, model in shared.models.items()
+        if model.sees_images and not isinstance(model, Baseline)
+    }
+    fits = [fit for fit in graph.select("fit", control="none") if fit.wildcards["model"] in models]
     deepest = {name: str(model.depth) for name, model in shared.models.items()}
     read = {(fit.wildcards["model"], fit.wildcards["layer"]) for fit in fits}
     last = {name: layer if (name, layer) in read else "final" for name, layer in deepest.items()}
@@ -265,10 +267,10 @@ STUDY = Study(
             "figures.parts:parts",
             "Features, counts and pairing by model",
             "Bits per scene in the last layer, by part. Box: entropy; bar: what the probe decodes "
-            '(of several, the best by validation), a lower bound ("≥"), rounded down; hatched: '
+            '(of several, the best by validation), a lower bound ("≥"); hatched: '
             "scene distribution unknown, no bound. Dots: training seeds; line: 95 % t interval "
-            "over them (pairing). A model that only counts fills every box but the last. Flagged "
-            "fits: empty.",
+            "over them (pairing). Lines across: baselines of the images. A model that only counts "
+            "fills every box but the last.",
             _last_layers,
         ),
         _figure(
@@ -286,9 +288,9 @@ STUDY = Study(
             "Binding information in counts and in color histograms",
             "Fraction beta* of binding information (counts and pairing). Orange: counts alone, "
             "H(M|F) / H(O|F). Green: a color histogram of the images, exact (solid) or decoded by "
-            "a linear probe (dotted, a lower bound). Stars: published values of the binding "
-            "problem paper; circles: its formula on comparable probes of this run. Values left of "
-            "a line are no evidence of pairing. No intervals are drawn.",
+            "a linear probe (dotted, a lower bound). Stars: published values; circles: the paper's "
+            "formula on comparable probes of this run. Values left of a line are no evidence of "
+            "pairing. No intervals.",
             _histogram,
             *_PAPERS,
         ),

@@ -81,16 +81,20 @@ def warnings(table: pd.DataFrame) -> list[Warned]:
 
 
 def _is_expected(table: pd.DataFrame) -> pd.Series[bool]:
-    """Return which rows are controls or planted, and carry no flag that questions the method."""
+    """Return which rows are controls or planted, and carry no flag that questions the method.
+
+    Of baselines, those that decode nothing of a part.
+    """
     expected = (table["control"] != "none") | (table["model_kind"] == "known-answer")
+    expected |= (table["model_kind"] == "baseline") & (table["flags"] == "prior")
     return expected & ~table["flags"].str.contains("above_truth")
 
 
 def expected_flags(table: pd.DataFrame) -> list[str]:
-    """Count the flagged rows of controls and planted encoders, which are no alarm."""
+    """Count the flagged rows of controls, planted encoders and baselines, which are no alarm."""
     n = int((_is_expected(table) & (table["flags"] != "")).sum())
     rows, are = ("row", "is") if n == 1 else ("rows", "are")
-    text = f"{n} {rows} of controls or planted encoders {are} flagged, as expected."
+    text = f"{n} {rows} of controls, planted encoders or baselines {are} flagged, as expected."
     return [text] if n else []
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from bindscope.models.baselines import BASELINES
 from bindscope.statistics.means import half_width
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
@@ -34,8 +35,8 @@ def measured(
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
-    for kind, wanted in (("known-answer", known_answer), ("baseline", baseline)):
-        keep &= (table["model_kind"] == kind) == wanted
+    for kind, requested in (("known-answer", known_answer), ("baseline", baseline)):
+        keep &= (table["model_kind"] == kind) == requested
     rows = table[keep].copy()
     rows["family"] = [
         protocol_family(family_of(options), protocol)
@@ -65,6 +66,19 @@ def shown_names(models: Iterable[str], groups: Groups, controls: Collection[str]
     last = group_names((name for name in names if name in controls), groups)
     first = group_names((name for name in names if name not in controls), groups)
     return [*first, *(f"{name}{CONTROL}" for name in last)]
+
+
+def strongest_baselines(table: pd.DataFrame, dataset: str, column: str) -> dict[str, float]:
+    """Return a number of baselines by their words: the largest without places, and with them."""
+    rows = measured(table, baseline=True, best=True)
+    rows = rows[(rows["dataset"] == dataset) & rows[column].notna()]
+    strongest = {}
+    for discards_place in (True, False):
+        names = [name for name, b in BASELINES.items() if b.discards_place == discards_place]
+        means = rows[rows["model"].isin(names)].groupby("model")[column].mean()
+        if len(means):
+            strongest[BASELINES[str(means.idxmax())].words] = float(means.max())
+    return strongest
 
 
 def protocol_family(family: str | None, protocol: str) -> str:

@@ -22,6 +22,7 @@ from bindscope.studies.same_object.quantities import (
     WITHOUT_MODEL,
 )
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
+from bindscope.tables.numbers import number
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
@@ -102,8 +103,10 @@ def summarize(result: Result) -> Summary:
         "scenes that probes classify correctly (95 % CI over scenes)"
     )
     closing = [
-        f"Best constant guess in each scene: {100 * first[_GUESS]:.1f} %. To quote: "
-        f"{_name(quoted.to_dict())}: {100 * quoted['image_majority_lead']:+.1f} points above it.",
+        f"Best constant guess in each scene: {number(100 * first[_GUESS], '.1f')} %. To quote: "
+        f"{_name(quoted.to_dict())}: {number(100 * quoted['accuracy'], '.1f')} %, "
+        f"{number(100 * quoted['image_majority_lead'], '+.1f')} points above it"
+        f"{_rival(rows, quoted)}.",
         claims_line(result.claims),
     ]
     if (flagged := rows[rows["flags"].ne("")]).size:
@@ -128,7 +131,18 @@ def _name(row: Mapping[Any, Any]) -> str:
 
 def _percent(row: Mapping[Any, Any]) -> str:
     value, low, high = (100 * row[f"accuracy{end}"] for end in ("", "_low", "_high"))
-    return f"{value:.1f}" + ("" if pd.isna(low) else f" ({low:.1f} to {high:.1f})")
+    text, *ends = (number(share, ".1f") for share in (value, low, high))
+    return text + (f" ({' to '.join(ends)})" if all(ends) else "")
+
+
+def _rival(rows: pd.DataFrame, quoted: pd.Series[Any]) -> str:
+    """Name the best rival that reads the same tokens, or none, with its accuracy."""
+    same = rows["layer"].eq(quoted["layer"]) if "layer" in rows else True
+    rivals = rows[(same & rows["family"].eq("class_position")) | rows["family"].eq("position")]
+    if not len(rivals) or quoted["family"] not in LEADING:
+        return ""
+    best = rivals.sort_values("accuracy", kind="stable").iloc[-1]
+    return f"; its best rival, {best['probe']}: {number(100 * best['accuracy'], '.1f')} %"
 
 
 @styled

@@ -47,7 +47,8 @@ _HOW = (
     "of the means of groups (models that differ only in their training seed are one group), and "
     "partial, given the depth of [CLS], where depths differ. Its 95 % interval resamples groups, "
     f"and models within groups; with fewer than {FEWEST_GROUPS} groups the claim is not testable. "
-    "Recipes that share what could explain both numbers belong in one group. A correlation does "
+    "Recipes that share what could explain both numbers belong in one group. Models trained to "
+    "predict the objects linearly from [CLS] are positive controls of the bits. A correlation does "
     "not show that one causes the other."
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -23,8 +24,10 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.curves import curve_rows
 from bindscope.studies.binding_information.figures.shared import (
     bar_legend,
+    baseline_entries,
     binding_and,
     bound_bar,
+    cross_baselines,
     has_assumed_prior,
     marked,
     table_as,
@@ -37,6 +40,7 @@ from bindscope.studies.binding_information.published import (
     table_note,
     trend_of,
 )
+from bindscope.studies.binding_information.quantities import BEYOND, WHOLE
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
     family_order,
@@ -44,6 +48,7 @@ from bindscope.studies.binding_information.views import (
     measured,
     name_order,
     over_seeds,
+    strongest_baselines,
     token_order,
 )
 
@@ -68,6 +73,7 @@ def tokens(
         for dataset in sorted(rows["dataset"].unique())
         for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
     }
+    baselines = {name: strongest_baselines(table, name, WHOLE.bound) for name, _ in panels}
     ticks = {key: _ticks(part) for key, part in panels.items()}
     counts = [len(tick) for tick in ticks.values()]
     columns = min(_COLUMNS, len(panels))
@@ -88,11 +94,13 @@ def tokens(
         axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
         entropy = marked("H(O)", has_assumed_prior(part))
         reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
+        cross_baselines(axes, baselines[dataset])
         axes.set_yticks(range(len(probes)), list(probes.values()))
         axes.set_ylim(most[i // columns] - 0.4, -0.6)
     grid.label("B_O, bits per scene")
     without = handle("same, probe without input", marker="x", color=GREY, linestyle="none")
     further = [without] if rows["null_loss_object_bits"].notna().any() else []
+    further += baseline_entries(chain(*baselines.values()))
     bar_legend(grid.figure, rows, map(label_tokens, token_order(rows["tokens"])), further, marks)
     if published is not None:
         note_above(grid.figure, table_note(published, marks, "binding_bits"))
@@ -159,6 +167,7 @@ def natural(
     marks, note = trend_of("natural images", trends, table, cells)
     names = name_order(rows["model"], models)
     lines, families = dataset_tokens(rows), family_order(rows["family"])
+    crossed_by: list[str] = []
     # No panel is lower than its title and axis.
     height = 0.75 + max(0.9, 0.13 * len(names) * len(families))
     grid = crossed(lines, _QUANTITIES, (1.1, height), sharex="col", sharey=True)
@@ -166,6 +175,9 @@ def natural(
         panels = [grid.panels[(dataset, token), name] for name in _QUANTITIES]
         part = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         _natural(panels, part, names, families)
+        beyond, whole = (strongest_baselines(table, dataset, q.bound) for q in (BEYOND, WHOLE))
+        _cross(panels, beyond, whole, float(part[BEYOND.entropy].iloc[0]))
+        crossed_by += [*beyond, *whole]
         head = marked(dataset, has_assumed_prior(part))
         panels[0].set_title(f"{head}, {label_tokens(token).name}", pad=14)
         if token == "cls" and len(marks):
@@ -178,9 +190,20 @@ def natural(
         axes.set_xlabel(label)
     squares = [handle("same, with that paper's prior", **_ASSIGNED)]
     further = squares if rows["assignment_bits"].notna().any() else []
+    further += baseline_entries(crossed_by)
     bar_legend(grid.figure, rows, map(label_family, families), further, marks)
     note_above(grid.figure, note)
     return grid.figure
+
+
+def _cross(
+    panels: Sequence[Axes], beyond: Mapping[str, float], whole: Mapping[str, float], entropy: float
+) -> None:
+    """Draw baselines across the panels of B* (percent and bits) and of B_O."""
+    if entropy > 0:
+        cross_baselines(panels[0], beyond, 100.0 / entropy)
+    cross_baselines(panels[1], beyond)
+    cross_baselines(panels[2], whole)
 
 
 def _natural(

@@ -117,7 +117,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
             log.info("%s on %s is left out, its feature groups differ", model, dataset)
             continue
         control = CONTROL * (model in inputs.content["positive_controls"])
-        label = f"{model}{control}" + (f"\n{dataset}" if len(datasets) > 1 else "")
+        label = f"{model}{control}" + (f" ({dataset})" if len(datasets) > 1 else "")
         _, details = fits[dataset, model, tokens, probe]
         _, null = nulls.get((dataset, "", "", probe), ("", {}))
         sizes = [len(values) for _, values in largest]

@@ -39,7 +39,7 @@ from bindscope.studies.binding_information.figures.shared import (
 )
 from bindscope.studies.binding_information.names import (
     CONTROL,
-    FORMULA,
+    FORMULA_ENTRY,
     label_family,
     label_tokens,
 )
@@ -105,7 +105,7 @@ def _curves(
 def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
     """Return the legend's entries of what solid and dashed lines mean."""
     solid = handle("lower bound, 95 % interval", color=INK)
-    dashed = handle(FORMULA, color=INK, **_DASHES)
+    dashed = handle(FORMULA_ENTRY, color=INK, **_DASHES)
     return [solid, dashed] if rows[PAPER].notna().any() else [solid]
 
 

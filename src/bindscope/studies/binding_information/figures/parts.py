@@ -18,14 +18,16 @@ from bindscope.figures.facets import Look, broken, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure
 from bindscope.figures.style import handle, legend_below, zero_line
 from bindscope.studies.binding_information.figures.shared import (
+    LABEL_ROWS,
     assumed_entry,
+    baseline_lines,
     binding_and,
     has_assumed_prior,
     hatched,
     marked,
 )
 from bindscope.studies.binding_information.names import COLORS, WORDS, label_tokens
-from bindscope.studies.binding_information.quantities import Quantity
+from bindscope.studies.binding_information.quantities import WHOLE, Quantity
 from bindscope.studies.binding_information.quotes import (
     PLACE,
     SMALLEST_BITS,
@@ -34,7 +36,12 @@ from bindscope.studies.binding_information.quotes import (
     parts_of,
     quotes,
 )
-from bindscope.studies.binding_information.views import layer_places, name_order, token_order
+from bindscope.studies.binding_information.views import (
+    layer_places,
+    name_order,
+    strongest_baselines,
+    token_order,
+)
 from bindscope.tables.numbers import at_least, number
 
 _GAP = 0.035  # between two parts, of all there is to know
@@ -69,7 +76,9 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
         )
     names = name_order([*quoted.rows["dataset"], *quoted.refused["dataset"]], datasets)
     of = {name: Quotes(*(rows[rows["dataset"] == name] for rows in quoted)) for name in names}
-    heights = [_HEAD_IN + _ROW_IN * _n_lines(of[name]) for name in names]
+    n_baselines = {name: len(strongest_baselines(table, name, WHOLE.bound)) for name in names}
+    n_rows = {name: _n_lines(of[name]) + LABEL_ROWS * n_baselines[name] for name in names}
+    heights = [_HEAD_IN + _ROW_IN * n for n in n_rows.values()]
     grid = wrapped(names, 1, (sum(heights) + 0.45, 0), gridspec_kw={"height_ratios": heights})
     for name, axes in grid.panels.items():
         _panel(axes, name, of[name], table, models)
@@ -123,7 +132,12 @@ def _panel(
             ticks.append((y, _label(name, quoted, quotes, token)))
         y += 1
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
-    axes.set_ylim(y - 0.4, -0.55)
+    last = y - 0.4
+    for part, start, bits in boxes:
+        values = strongest_baselines(table, dataset, part.bound)
+        shifted = {words: start + value for words, value in values.items()}
+        baseline_lines(axes, shifted, (0.5, last), start + bits / 2)
+    axes.set_ylim(last + LABEL_ROWS * len(strongest_baselines(table, dataset, WHOLE.bound)), -0.55)
     axes.set_xlim(-0.005 * boxes[-1].start, boxes[-1].start + 1.005 * boxes[-1].bits)
     axes.tick_params(left=False, bottom=False, labelbottom=False)
     axes.spines[:].set_visible(False)

@@ -8,7 +8,7 @@ the legend says what both mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -21,8 +21,9 @@ from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
+from bindscope.models.baselines import BASELINES
 from bindscope.studies.binding_information.families import Label
-from bindscope.studies.binding_information.names import FORMULA
+from bindscope.studies.binding_information.names import FORMULA_ENTRY
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.studies.binding_information.views import protocol_family, shown_names
 from bindscope.tables.groups import with_groups
@@ -30,6 +31,7 @@ from bindscope.tables.rows import read_rows
 from bindscope.tables.write import read_table
 
 DAGGER: Final = " \u2020"
+LABEL_ROWS: Final = 0.8  # of a baseline's name, below rows of height 1
 _HATCH: Final = "/////"
 _PAPER: dict[str, Any] = {
     "marker": "D", "color": "white", "markeredgecolor": INK, "markersize": 3.8,
@@ -89,6 +91,41 @@ def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
     return [patch] if has_assumed_prior(rows) else []
 
 
+def baseline_look(words: str) -> dict[str, Any]:
+    """Return how the line of a baseline looks: dotted if it keeps places, else dashed."""
+    dashes = (1, 1.5) if words == BASELINES["pixels"].words else (4, 2)
+    return {"color": INK, "linewidth": 0.9, "linestyle": (0, dashes), "zorder": 2.5}
+
+
+def baseline_lines(
+    axes: Axes, values: Mapping[str, float], rows: tuple[float, float], middle: float
+) -> None:
+    """Draw baselines as lines across the rows, from the first down to the last, labels below them.
+
+    `values` are `views.strongest_baselines`. A label takes `LABEL_ROWS`, and stands on that side of
+    its line where `middle` is.
+    """
+    first, last = rows
+    for i, (words, value) in enumerate(values.items()):
+        end, side = last + LABEL_ROWS * (i + 0.5), 1 if value < middle else -1
+        axes.plot([value, value], [first, end], **baseline_look(words))
+        axes.annotate(
+            words, (value, end), xytext=(3 * side, 0), textcoords="offset points", va="center",
+            ha="left" if side > 0 else "right", fontsize=7, color=INK,
+        )  # fmt: skip
+
+
+def cross_baselines(axes: Axes, values: Mapping[str, float], scale: float = 1.0) -> None:
+    """Draw baselines as lines across a panel, which `baseline_entries` names."""
+    for words, value in values.items():
+        axes.axvline(scale * value, **baseline_look(words))
+
+
+def baseline_entries(names: Iterable[str]) -> list[Line2D]:
+    """Return the legend's entries of baselines that were drawn, once each."""
+    return [handle(f"{words} (baseline)", **baseline_look(words)) for words in dict.fromkeys(names)]
+
+
 def bound_bar(
     axes: Axes, row: Any, y: float, height: float, color: str, quantity: str, scale: float = 1.0
 ) -> None:
@@ -116,7 +153,7 @@ def bar_legend(
     entries = [
         *(Patch(color=style.color, alpha=0.85, label=style.name) for style in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
-        *([handle(FORMULA, **_PAPER)] if rows["binding_bits"].notna().any() else []),
+        *([handle(FORMULA_ENTRY, **_PAPER)] if rows["binding_bits"].notna().any() else []),
         *further,
         *paper_entry(marks),
         *assumed_entry(rows),

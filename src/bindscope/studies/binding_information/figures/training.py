@@ -97,7 +97,7 @@ def training(models: pd.DataFrame, probes: pd.DataFrame, order: Sequence[str] = 
     for token in token_order(set(probes.get("tokens", ())) - {"patches"}):
         dashes = _OF_TOKENS.get(token, "-")
         entries.append(handle(label_tokens(token).name, color=INK, linestyle=dashes, linewidth=1))
-    legend_below(canvas, entries, 6)
+    legend_below(canvas, entries, 4)
     return canvas
 
 

@@ -21,7 +21,12 @@ from bindscope.figures.style import (
     zero_line,
 )
 from bindscope.studies.binding_information.figures.shared import binding_and, read_binding
-from bindscope.studies.binding_information.names import FORMULA, label_family, label_tokens
+from bindscope.studies.binding_information.names import (
+    FORMULA,
+    FORMULA_ENTRY,
+    label_family,
+    label_tokens,
+)
 from bindscope.studies.binding_information.published import (
     beside,
     read_color_cues,
@@ -86,7 +91,7 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
     entries = {label_family(f).name: {"marker": "s", "color": label_family(f).color,
                                       "linestyle": "none"} for f in families}  # fmt: skip
-    entries[FORMULA] = {"markerfacecolor": "white", **circle}
+    entries[FORMULA_ENTRY] = {"markerfacecolor": "white", **circle}
     return grid.legend({**entries, "lower bound": circle, "truth": _TRUE}, per_row=7)
 
 

@@ -91,9 +91,9 @@ class Vectors:
     `mean` and `scale` (d,) are those of the mean token over the train split, for its deviation is
     not that of tokens.
 
-    Vectors that are wider than there are train scenes are turned into the space of these
-    (orthonormal `basis` (d, dim)), which has all that a ridge gives weight to: the fits are the
-    same, and faster.
+    Vectors that are wider than there are train scenes, or of which some numbers are the same in all
+    of these, are turned into the space of the train scenes (orthonormal `basis` (d, dim)), which
+    has all that a ridge gives weight to: the fits are the same, and faster.
     """
 
     def __init__(self, source: Source, memory: int) -> None:
@@ -106,9 +106,7 @@ class Vectors:
         self.held: dict[str, tuple[Tensor, Labels]] = {}
         self.mean, self.scale = torch.zeros(dim), torch.ones(dim)
         if isinstance(source, VectorBatches):
-            if source.scenes["train"] < dim:
-                basis = torch.linalg.qr(source.z["train"].double().t())[0]
-                self.basis = basis.to(source.z["train"].dtype)
+            self.basis = _basis(source.z["train"])
             self.held = {
                 split: (self._turned(source.z[split]), source.held[split])
                 for split in ("train", "val")
@@ -151,6 +149,20 @@ class Vectors:
         if split in self.held:
             return iter([self.held[split]])
         return (((z - self.mean) * self.scale, labels) for z, labels in self.raw(split))
+
+
+def _basis(z: Tensor) -> Tensor | None:
+    """Return an orthonormal basis (d, dim) of standardised vectors (N, d); None for all of it."""
+    varying = z.any(dim=0)  # constant numbers are 0
+    n_varying = int(varying.sum())
+    if n_varying == z.shape[1] <= len(z):
+        return None
+    within = torch.eye(n_varying, dtype=z.dtype)
+    if len(z) < n_varying:
+        within = torch.linalg.qr(z[:, varying].double().t())[0].to(z.dtype)
+    basis = z.new_zeros(z.shape[1], within.shape[1])
+    basis[varying] = within.to(z.device)
+    return basis
 
 
 @dataclass(frozen=True)

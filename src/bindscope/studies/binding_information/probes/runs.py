@@ -165,8 +165,8 @@ def _mixed(
     """
     losses = np.where(np.isnan(losses), np.inf, losses)
     gains = mixture_gains((priors - losses).cumsum(1), weight)
-    mixed: npt.NDArray[np.float64] = priors - np.diff(gains, axis=1, prepend=0.0)
-    return mixed
+    mixed = priors - np.diff(gains, axis=1, prepend=0.0)
+    return np.maximum(mixed, 0.0)  # rounding of bits that are certain
 
 
 @torch.inference_mode()

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
-from bindscope.report.chapter import Chapter, Column, Finding, Section, number, page_table
+from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
+from bindscope.tables.numbers import number
 
 COLUMNS = (
     Column("dataset", "dataset", "label"),
