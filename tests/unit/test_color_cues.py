@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from bindscope.codes.sampling import sample_codes
-from bindscope.config.codes import RandomSplit
 from bindscope.priors.entropies import entropies
 from bindscope.scenes.palette import COLORS
 from bindscope.scenes.shapes import outlines
@@ -84,14 +83,10 @@ def test_the_table_is_of_the_presets_and_on_the_page(cues: Any) -> None:
         scenes = cues.read_dataset(case)
         rows = table[table["name"] == case.name]
         assert (rows["preset_dataset"] == scenes.name).all()
-        for split, part in rows.groupby(rows["probe"] == "exact"):
-            drawn = scenes if split else scenes.model_copy(
-                update={"split": RandomSplit(rule="random")}
-            )  # fmt: skip
-            known = next(row for row in entropies(drawn) if row["split"] == "test")
-            for name in cues.GIVEN:
-                expected = np.nan if known[name] is None else known[name]
-                np.testing.assert_allclose(part[name], expected, atol=1e-4)
+        known = next(row for row in entropies(scenes) if row["split"] == "test")
+        for name in cues.GIVEN:
+            expected = np.nan if known[name] is None else known[name]
+            np.testing.assert_allclose(rows[name], expected, atol=1e-4)
     assert cues.write_table(table) in (ROOT / "docs/color_cues.md").read_text()
 
 

@@ -240,9 +240,8 @@ def _color_cues(axes: Axes, cues: pd.DataFrame, numbers: pd.DataFrame) -> None:
         places = np.flatnonzero(same)
         x = np.full(len(places), 100 * row["share"])
         axes.vlines(x, places - 0.5, places + 0.5, **_CUES[row["probe"]])
-        exact = row["probe"] == "exact"
+        share = f"{x[0]:.1f}" if row["probe"] == "exact" else f"\u2265 {at_least(x[0], 0)}"
         axes.annotate(
-            f"{x[0]:.1f} %" if exact else f"\u2265 {at_least(x[0], 0)} %", (x[0], places[0]),
-            xytext=(-4 if exact else 4, 0), textcoords="offset points", va="center",
-            ha="right" if exact else "left", color=GREEN, fontsize=7.5, fontweight="bold",
+            f"{share} %", (x[0], places[0]), xytext=(-4, 0), textcoords="offset points",
+            ha="right", va="center", color=GREEN, fontsize=7.5, fontweight="bold",
         )  # fmt: skip
