@@ -53,7 +53,9 @@ def test_claims_hold_where_binding_was_planted_and_nowhere_else() -> None:
     assert result.best["accuracy"] > 0.9
     lines = str(result).splitlines()
     assert len(lines) <= 10
-    assert "layer objects, quadratic probe: +" in str(result)
+    quoted = f"layer objects, quadratic probe: {100 * result.best['accuracy']:.1f} %"
+    assert quoted in str(result)
+    assert "its best rival, class-position: 87" in str(result)
     assert "4,800 pairs of patches in 40 test scenes" in lines[0]
     panels = result.plot().axes
     assert [axes.get_title(loc="left") or axes.get_title() for axes in panels] == [
