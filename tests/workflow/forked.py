@@ -17,8 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NoReturn
 
-from warm import LIBRARIES, Imported
-
+from bindscope.commands.warm import LIBRARIES, Imported
 from bindscope.config.composition import read_configuration
 from bindscope.core import keys
 from bindscope.core.graph import Product

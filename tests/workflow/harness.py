@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from functools import cache
 from pathlib import Path
 
 import yaml
-from warm import Warm
 
+from bindscope.commands.warm import LIBRARIES, warm_interpreter
 from bindscope.config.root import Config
 from bindscope.core import definitions, keys
 from bindscope.core.graph import Product
@@ -28,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     "Snakefile", "requirements.lock", "workflow", "profiles", "config", "envs", "src", "resources",
 )  # fmt: skip
+# What Snakemake and commands import, beside what jobs do.
+LAUNCHERS = ("psutil", "rich.progress", "snakemake.cli", "torch._dynamo")
 HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")  # bytecode that another process is writing
 # Lines of a dry run, of a rule and a reason: `    6  fit    output missing`.
 _COUNT = re.compile(r"^ *(\d+)  (\w+) +\S", re.MULTILINE)
@@ -36,11 +37,10 @@ _COUNT = re.compile(r"^ *(\d+)  (\w+) +\S", re.MULTILINE)
 @cache
 def warm_python() -> str:
     """Start an interpreter for this process that has imported the large libraries; its path."""
-    folder = tempfile.TemporaryDirectory()
-    warm = Warm.start(Path(folder.name))
-    atexit.register(folder.cleanup)
-    atexit.register(warm.stop)
-    return str(warm.executable)
+    warm = warm_interpreter((*LIBRARIES, *LAUNCHERS))
+    executable = str(warm.__enter__())
+    atexit.register(warm.__exit__, None, None, None)
+    return executable
 
 
 @cache

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from harness import warm_python
 
+from bindscope.commands.warm import warm_interpreter
+
 pytestmark = pytest.mark.workflow
 
 
@@ -49,3 +51,16 @@ def test_what_it_runs_ends_with_it(tmp_path: Path) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("it is still there")
+
+
+def test_without_the_process_behind_it_it_is_python(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.executable)\nsys.exit(4)\n")
+    with warm_interpreter(()) as executable:
+        kept = tmp_path / "python"
+        kept.write_bytes(executable.read_bytes())
+        kept.chmod(0o755)
+        first = subprocess.run([kept, script], capture_output=True, text=True)
+        assert (first.returncode, first.stdout) == (4, f"{executable}\n")
+    later = subprocess.run([kept, script], capture_output=True, text=True)
+    assert (later.returncode, later.stdout) == (4, f"{sys.executable}\n")

@@ -4,8 +4,6 @@ rule encoded:
         store=directory(output_of("encoded", "store")),
     log:
         log_of("encoded"),
-    benchmark:
-        benchmark_of("encoded")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -26,8 +24,6 @@ rule pooled:
         store=directory(output_of("pooled", "store")),
     log:
         log_of("pooled"),
-    benchmark:
-        benchmark_of("pooled")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("pooled")
@@ -50,8 +46,6 @@ use rule pooled as patches with:
         store=directory(output_of("patches", "store")),
     log:
         log_of("patches"),
-    benchmark:
-        benchmark_of("patches")
     threads: threads_of("patches")
     resources:
         mem_mb=memory_of("patches"),
@@ -70,8 +64,6 @@ use rule pooled as patches_temporary with:
         store=temp(directory(output_of("patches_temporary", "store"))),
     log:
         log_of("patches_temporary"),
-    benchmark:
-        benchmark_of("patches_temporary")
     threads: threads_of("patches_temporary")
     resources:
         mem_mb=memory_of("patches_temporary"),
@@ -89,8 +81,6 @@ rule index:
         index=output_of("index", "index"),
     log:
         log_of("index"),
-    benchmark:
-        benchmark_of("index")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -6,8 +6,6 @@ rule binding_id_estimates:
         vectors=output_of("binding_id_estimates", "vectors"),
     log:
         log_of("binding_id_estimates"),
-    benchmark:
-        benchmark_of("binding_id_estimates")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("binding_id_estimates")
@@ -30,8 +28,6 @@ rule binding_id_interventions:
         answers=output_of("binding_id_interventions", "answers"),
     log:
         log_of("binding_id_interventions"),
-    benchmark:
-        benchmark_of("binding_id_interventions")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("binding_id_interventions")
@@ -54,8 +50,6 @@ rule toy_vlm:
         weights=output_of("toy_vlm", "weights"),
     log:
         log_of("toy_vlm"),
-    benchmark:
-        benchmark_of("toy_vlm")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("toy_vlm")

@@ -8,8 +8,6 @@ rule fit:
         details=output_of("fit", "details"),
     log:
         log_of("fit"),
-    benchmark:
-        benchmark_of("fit")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("fit")
@@ -34,8 +32,6 @@ use rule fit as null with:
         details=output_of("null", "details"),
     log:
         log_of("null"),
-    benchmark:
-        benchmark_of("null")
     threads: threads_of("null")
     resources:
         mem_mb=memory_of("null"),
@@ -53,8 +49,6 @@ rule learning_curve:
         rows=output_of("learning_curve", "rows"),
     log:
         log_of("learning_curve"),
-    benchmark:
-        benchmark_of("learning_curve")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("learning_curve")
@@ -77,8 +71,6 @@ rule attention:
         share=output_of("attention", "share"),
     log:
         log_of("attention"),
-    benchmark:
-        benchmark_of("attention")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("attention")

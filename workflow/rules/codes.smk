@@ -4,8 +4,6 @@ rule codes:
         store=directory(output_of("codes", "store")),
     log:
         log_of("codes"),
-    benchmark:
-        benchmark_of("codes")
     conda:
         "../../envs/base.yaml"
     resources:

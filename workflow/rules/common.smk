@@ -12,7 +12,7 @@ from bindscope.commands.cost import refuse_too_large
 from bindscope.commands.phases import show_run
 from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
-from bindscope.core.job import give_jobs_path, name_launcher
+from bindscope.core.job import give_jobs_path, name_launcher, warm_executable
 from bindscope.studies.build import (
     all_steps,
     captions,
@@ -41,6 +41,7 @@ def checked_graph():
 
 
 give_jobs_path(SOURCE)
+sys.executable = warm_executable()  # with which Snakemake starts scripts
 name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
@@ -83,10 +84,6 @@ def output_of(rule_name, name):
 
 def log_of(rule_name):
     return f"results/logs/{stem(rule_name)}.log"
-
-
-def benchmark_of(rule_name):
-    return f"results/benchmarks/{stem(rule_name)}.jsonl"
 
 
 def from_spec(rule_name, value):

@@ -6,8 +6,6 @@ rule dual_encoder:
         weights=output_of("dual_encoder", "weights"),
     log:
         log_of("dual_encoder"),
-    benchmark:
-        benchmark_of("dual_encoder")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("dual_encoder")
@@ -30,8 +28,6 @@ rule concept_geometry:
         picture=output_of("concept_geometry", "picture"),
     log:
         log_of("concept_geometry"),
-    benchmark:
-        benchmark_of("concept_geometry")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("concept_geometry")
@@ -53,8 +49,6 @@ rule binding_complexity:
         rows=output_of("binding_complexity", "rows"),
     log:
         log_of("binding_complexity"),
-    benchmark:
-        benchmark_of("binding_complexity")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("binding_complexity")

@@ -5,8 +5,6 @@ rule scene_statistics:
         rows=output_of("scene_statistics", "rows"),
     log:
         log_of("scene_statistics"),
-    benchmark:
-        benchmark_of("scene_statistics")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -26,8 +24,6 @@ rule assignment_priors:
         rows=output_of("assignment_priors", "rows"),
     log:
         log_of("assignment_priors"),
-    benchmark:
-        benchmark_of("assignment_priors")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -11,8 +11,6 @@ rule figure:
         svg=output_of("figure", "svg"),
     log:
         log_of("figure"),
-    benchmark:
-        benchmark_of("figure")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -3,8 +3,6 @@ rule weights:
         manifest=output_of("weights", "manifest"),
     log:
         log_of("weights"),
-    benchmark:
-        benchmark_of("weights")
     # What cannot be had is known before anything is computed.
     priority: 100
     conda:
@@ -28,8 +26,6 @@ rule training:
         history=output_of("training", "history"),
     log:
         log_of("training"),
-    benchmark:
-        benchmark_of("training")
     # The longest way through the graph begins here.
     priority: 10
     conda:
@@ -51,8 +47,6 @@ rule truth:
         truth=output_of("truth", "truth"),
     log:
         log_of("truth"),
-    benchmark:
-        benchmark_of("truth")
     conda:
         "../../envs/base.yaml"
     resources:

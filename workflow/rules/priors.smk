@@ -3,8 +3,6 @@ rule priors:
         rows=output_of("priors", "rows"),
     log:
         log_of("priors"),
-    benchmark:
-        benchmark_of("priors")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -25,8 +23,6 @@ rule anchors:
         store=directory(output_of("anchors", "store")),
     log:
         log_of("anchors"),
-    benchmark:
-        benchmark_of("anchors")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -46,8 +42,6 @@ rule labels:
         labels=output_of("labels", "labels"),
     log:
         log_of("labels"),
-    benchmark:
-        benchmark_of("labels")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -3,8 +3,6 @@ rule download:
         manifest=output_of("download", "manifest"),
     log:
         log_of("download"),
-    benchmark:
-        benchmark_of("download")
     # What cannot be had is known before anything is computed.
     priority: 100
     conda:
@@ -26,8 +24,6 @@ rule records:
         rows=output_of("records", "rows"),
     log:
         log_of("records"),
-    benchmark:
-        benchmark_of("records")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -48,8 +44,6 @@ rule record_codes:
         store=directory(output_of("record_codes", "store")),
     log:
         log_of("record_codes"),
-    benchmark:
-        benchmark_of("record_codes")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -70,8 +64,6 @@ rule record_scenes:
         store=directory(output_of("record_scenes", "store")),
     log:
         log_of("record_scenes"),
-    benchmark:
-        benchmark_of("record_scenes")
     # As of `scenes`.
     priority: 6
     conda:
@@ -93,8 +85,6 @@ rule counted_priors:
         rows=output_of("counted_priors", "rows"),
     log:
         log_of("counted_priors"),
-    benchmark:
-        benchmark_of("counted_priors")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -115,8 +105,6 @@ rule counted_anchors:
         store=directory(output_of("counted_anchors", "store")),
     log:
         log_of("counted_anchors"),
-    benchmark:
-        benchmark_of("counted_anchors")
     conda:
         "../../envs/base.yaml"
     resources:

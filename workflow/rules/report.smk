@@ -5,8 +5,6 @@ rule report:
         page=output_of("report", "page"),
     log:
         log_of("report"),
-    benchmark:
-        benchmark_of("report")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -6,8 +6,6 @@ rule patch_samples:
         store=directory(output_of("patch_samples", "store")),
     log:
         log_of("patch_samples"),
-    benchmark:
-        benchmark_of("patch_samples")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -28,8 +26,6 @@ rule sampled:
         store=directory(output_of("sampled", "store")),
     log:
         log_of("sampled"),
-    benchmark:
-        benchmark_of("sampled")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("sampled")
@@ -54,8 +50,6 @@ use rule sampled as sampled_temporary with:
         store=temp(directory(output_of("sampled_temporary", "store"))),
     log:
         log_of("sampled_temporary"),
-    benchmark:
-        benchmark_of("sampled_temporary")
     priority: one_after_another("sampled_temporary")
     threads: threads_of("sampled_temporary")
     resources:
@@ -77,8 +71,6 @@ rule same_object_fit:
         weights=output_of("same_object_fit", "weights"),
     log:
         log_of("same_object_fit"),
-    benchmark:
-        benchmark_of("same_object_fit")
     # Before further tokens are made: the last fit frees the disk of those that it reads.
     priority: 5
     conda:
@@ -102,8 +94,6 @@ rule same_object_maps:
         maps=output_of("same_object_maps", "maps"),
     log:
         log_of("same_object_maps"),
-    benchmark:
-        benchmark_of("same_object_maps")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_maps")
@@ -125,8 +115,6 @@ rule same_object_geometry:
         rows=output_of("same_object_geometry", "rows"),
     log:
         log_of("same_object_geometry"),
-    benchmark:
-        benchmark_of("same_object_geometry")
     priority: 5
     conda:
         "../../envs/torch.yaml"
@@ -148,8 +136,6 @@ rule same_object_effects:
         rows=output_of("same_object_effects", "rows"),
     log:
         log_of("same_object_effects"),
-    benchmark:
-        benchmark_of("same_object_effects")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_effects")

@@ -4,8 +4,6 @@ rule scenes:
         store=directory(output_of("scenes", "store")),
     log:
         log_of("scenes"),
-    benchmark:
-        benchmark_of("scenes")
     # Before temporary tokens: with all scenes there, those of one model are complete, read and gone.
     priority: 6
     conda:

@@ -12,8 +12,6 @@ rule table:
         ),
     log:
         log_of("table"),
-    benchmark:
-        benchmark_of("table")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -5,8 +5,6 @@ rule captions:
         texts=output_of("captions", "texts"),
     log:
         log_of("captions"),
-    benchmark:
-        benchmark_of("captions")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -27,8 +25,6 @@ rule text_embeddings:
         store=directory(output_of("text_embeddings", "store")),
     log:
         log_of("text_embeddings"),
-    benchmark:
-        benchmark_of("text_embeddings")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("text_embeddings")
@@ -51,8 +47,6 @@ rule joint:
         store=directory(output_of("joint", "store")),
     log:
         log_of("joint"),
-    benchmark:
-        benchmark_of("joint")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("joint")

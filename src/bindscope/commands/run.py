@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -26,10 +26,12 @@ import psutil
 
 from bindscope.commands import calibration, cost
 from bindscope.commands.cost import MEMORY_MB
+from bindscope.commands.warm import is_possible, warm_interpreter
 from bindscope.config.composition import join_names, read_configuration
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import is_alive, write_json
 from bindscope.core.graph import Product
+from bindscope.core.job import INTERPRETER
 from bindscope.core.work import REFERENCE
 from bindscope.studies.build import UNAVAILABLE, read_graph, stem
 
@@ -79,7 +81,9 @@ def run(root: Path, arguments: Sequence[str]) -> int:
         environment = {**os.environ, **({UNAVAILABLE: known} if lost else {})}
         if "--resources" in defaults(arguments):
             environment.setdefault(MEMORY_MB, str(total_mb()))
-        code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
+        with _interpreter(arguments) as interpreter:
+            environment |= {INTERPRETER: str(interpreter)}
+            code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
     # Of a Snakemake that was killed alone, the record says on which machine its lock was made. A
     # second run, which Snakemake refused, has written a record of its own.
     if not is_locked(root) and Starter.read(root) == mine:
@@ -102,6 +106,12 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     elif dry and not code:
         say_cost(arguments)
     return code
+
+
+def _interpreter(arguments: Sequence[str]) -> AbstractContextManager[str | Path]:
+    """Start the interpreter for jobs; this one where there are none, or they run elsewhere."""
+    here = not DRY & set(arguments) and _parsed(arguments).executor is None
+    return warm_interpreter() if here and is_possible() else nullcontext(sys.executable)
 
 
 def download(
@@ -141,16 +151,20 @@ def _configuration(arguments: Sequence[str]) -> dict[str, Any]:
 
 def defaults(arguments: Sequence[str]) -> list[str]:
     """Return what is added to the user's arguments: all cores, the memory that is free."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--cores", "-c", "--jobs", "-j", nargs="?")
-    parser.add_argument("--resources", "--res", nargs="*")
-    parser.add_argument("--executor", "-e")
-    known, _ = parser.parse_known_args(list(arguments))
+    known = _parsed(arguments)
     if known.executor is not None:
         return []
     cores = ["--cores", "all"] if known.cores is None else []
     memory = ["--resources", f"mem_mb={available_mb()}"] if known.resources is None else []
     return cores + memory
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--cores", "-c", "--jobs", "-j", nargs="?")
+    parser.add_argument("--resources", "--res", nargs="*")
+    parser.add_argument("--executor", "-e")
+    return parser.parse_known_args(list(arguments))[0]
 
 
 def say_cost(arguments: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from bindscope.config.zoo import ZOO
 from bindscope.core.digests import check_file
 from bindscope.core.files import hash_file
 from bindscope.core.graph import Graph, Product
+from bindscope.core.job import LOGS, benchmark_of
 from bindscope.core.keys import CLONE
 from bindscope.core.registries import resolve
 from bindscope.studies.build import stem
@@ -58,8 +59,8 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
 
 
 def _cpu_seconds(product: Product) -> float | None:
-    """Return what the training job took, by Snakemake's benchmark; of its last run, if resumed."""
-    path = Path("results/benchmarks") / f"{stem(product.rule).format(**product.wildcards)}.jsonl"
+    """Return what the training job took; of its last run, if resumed."""
+    path = benchmark_of(f"{LOGS}/{stem(product.rule).format(**product.wildcards)}.log")
     if not path.is_file():
         return None
-    return round(float(json.loads(path.read_text().splitlines()[-1])["cpu_time"]), 1)
+    return round(float(json.loads(path.read_text())["cpu_time"]), 1)

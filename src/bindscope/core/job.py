@@ -6,11 +6,13 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import select
 import site
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bindscope.core.digests import check_file, forget_digests, write_digests
 from bindscope.core.errors import BindscopeError
+from bindscope.core.files import write_json
 from bindscope.core.graph import read_inputs, roots
 from bindscope.core.keys import SOURCE, hash_step, spec_key
 
@@ -29,10 +32,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOGS, BENCHMARKS = Path("results/logs"), Path("results/benchmarks")
 # Taken from the launcher's environment without a word where a conda environment lacks them.
 MUST_BE_OURS = ("numpy", "zarr", "torch", "pandas")
 # `process@machine` of the Snakemakes above a job, the outermost first.
 LAUNCHERS = "BINDSCOPE_LAUNCHERS"
+# The interpreter for jobs, which `make run` starts (`commands.warm`).
+INTERPRETER = "BINDSCOPE_INTERPRETER"
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,11 @@ def give_jobs_path(source: str) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, inherited]))
 
 
+def warm_executable() -> str:
+    """Return the interpreter with which this process starts jobs: the run's, else its own."""
+    return os.environ.get(INTERPRETER, sys.executable)
+
+
 def name_launcher() -> None:
     """Tell the jobs below this process that it is a Snakemake, without which they must not go on.
 
@@ -92,9 +103,10 @@ def name_launcher() -> None:
 def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     """Run a job: what it reads is checked before, what it wrote gets digests after.
 
-    Stores are checked by those who open them. BindscopeError as `start` raises it, or if an input
-    is not as its job wrote it.
+    Stores are checked by those who open them. Beside the logs, ``results/benchmarks`` gets what the
+    job took. BindscopeError as `start` raises it, or if an input is not as its job wrote it.
     """
+    started = time.monotonic()
     job = start(snakemake)
     for role, paths in _paths(job.input).items():
         for path in paths if not role.startswith("resource_") else ():
@@ -104,6 +116,27 @@ def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     forget_digests(outputs)
     main(job)
     write_digests(outputs)
+    for path in snakemake.log:
+        write_json(benchmark_of(path), _used(time.monotonic() - started))
+
+
+def benchmark_of(log_file: str) -> Path:
+    """Return the file of what a job took, by that of its log."""
+    inside = Path(log_file).relative_to(LOGS)
+    return (BENCHMARKS / inside).with_suffix(".json")
+
+
+def _used(seconds: float) -> dict[str, float]:
+    """Return what this process and those that it started took: s, CPU s, and MiB at most.
+
+    A job of `make run` has its libraries from before it started.
+    """
+    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return {
+        "s": round(seconds, 3),
+        "cpu_time": round(sum(used.ru_utime + used.ru_stime for used in uses), 3),
+        "max_rss": round(max(used.ru_maxrss for used in uses) / 1024, 1),
+    }
 
 
 def _paths(files: Any) -> dict[str, list[str]]:

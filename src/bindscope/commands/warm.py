@@ -1,12 +1,11 @@
-"""An interpreter that has imported the large libraries: `Warm.start(folder).executable`.
+"""An interpreter that has imported the large libraries already, for the jobs of a run.
 
-It is called as Python is, with ``-m module`` or a script. The process that runs it is forked from
-one that waits, with the caller's folder, environment and files; its own `sys.executable` is this
-one, so that Snakemake starts its jobs in the same way. An interpreter per job imports torch and
-pandas for longer than most jobs of the tests compute.
+A script called `python` is called as Python is, with ``-m module`` or a script. The process that
+runs it is forked from one that waits, with the caller's folder, environment and files. Importing
+torch takes 2 to 4 s of CPU time, longer than most jobs of the default run compute.
 
-Benchmarks of such jobs measure the caller, which waits, and their parent is no Snakemake: what is
-about processes is tested with the plain interpreter.
+The waiting process has no module of bindscope: each job imports what is in the source now. Where it
+cannot be reached, the script calls Python itself. Linux only (`is_possible`).
 """
 
 from __future__ import annotations
@@ -24,26 +23,32 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-LIBRARIES = ("matplotlib.figure", "pandas", "pyarrow.parquet", "torch", "zarr")
-LAUNCHERS = (
-    "snakemake.cli", "pydantic", "psutil", "rich.progress", "scipy.stats", "torch._dynamo",
+LIBRARIES = (
+    "matplotlib.figure", "pandas", "pyarrow.parquet", "pydantic", "safetensors.numpy",
+    "scipy.special", "scipy.stats", "torch", "zarr",
 )  # fmt: skip
 # What the caller runs; nothing but the built-in modules, for it starts as often as jobs do.
 CALLER = """#!{python} -IS
 import json, os, signal, socket, sys
-if sys.argv[1] != "-m" and not sys.argv[1].endswith(".py"):
+def python():
     os.execv("{python}", ["{python}", *sys.argv[1:]])
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+if sys.argv[1] != "-m" and not sys.argv[1].endswith(".py"):
+    python()
 with socket.socket(socket.AF_UNIX) as server:
-    server.connect("{address}")
+    try:
+        server.connect("{address}")
+    except OSError:
+        python()
     called = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
     socket.send_fds(server, [b"."], [0, 1, 2])
     server.sendall(json.dumps(called).encode())
@@ -53,6 +58,33 @@ if code < 0:
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """
+
+
+def is_possible() -> bool:
+    """Whether this system can fork a process and watch it: Linux."""
+    return hasattr(os, "pidfd_open")
+
+
+@contextlib.contextmanager
+def warm_interpreter(libraries: Sequence[str] = LIBRARIES) -> Iterator[Path]:
+    """Let a process of its own import libraries; yields the path of the interpreter before it."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        address, executable = Path(folder, "socket"), Path(folder, "python")
+        executable.write_text(CALLER.format(python=sys.executable, address=address))
+        executable.chmod(0o755)
+        server.bind(str(address))
+        server.listen(64)  # who calls before the libraries are there waits
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(server.fileno()), executable, *libraries],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[server.fileno()],
+            env={**environment, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        server.close()
+        try:
+            yield executable
+        finally:
+            process.communicate()
 
 
 class Imported(MetaPathFinder, Loader):
@@ -86,55 +118,27 @@ class Imported(MetaPathFinder, Loader):
         module.__spec__ = self.spec
 
 
-@dataclass(frozen=True)
-class Warm:
-    """A waiting process, and the interpreter that it stands behind."""
-
-    process: subprocess.Popen[str]
-    executable: Path
-
-    @classmethod
-    def start(cls, folder: Path) -> Warm:
-        """Import the libraries in a process of their own; `folder` is for its files."""
-        address, executable = folder / "socket", folder / "python"
-        executable.write_text(CALLER.format(python=sys.executable, address=address))
-        executable.chmod(0o755)
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        process = subprocess.Popen(
-            [sys.executable, __file__, address, executable], stdin=subprocess.PIPE, text=True,
-            stdout=subprocess.PIPE, env={**environment, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        return cls(process, executable)
-
-    def stop(self) -> None:
-        """End the process."""
-        self.process.communicate()
-
-
-def serve(address: str, executable: str) -> None:
+def serve(listening: int, executable: str, libraries: Sequence[str]) -> None:
     """Fork a process for each caller until the one that started this is gone."""
-    for name in (*LIBRARIES, *LAUNCHERS):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: who started this ends it
+    for name in libraries:
         importlib.import_module(name)
     sys.executable = executable
     gc.freeze()
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(address)
-        server.listen(64)
-        print("ready", flush=True)
-        while server in select.select([server, sys.stdin], [], [])[0]:
+    with socket.socket(fileno=listening) as server:
+        while sys.stdin not in (ready := select.select([server, sys.stdin], [], [])[0]):
+            assert server in ready
             caller, _ = server.accept()
             with caller:
                 if not os.fork():
                     server.close()
-                    answer(caller)
+                    answer(caller, libraries)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:  # those that have answered
                     pass
 
 
-def answer(caller: socket.socket) -> NoReturn:
+def answer(caller: socket.socket, libraries: Sequence[str]) -> NoReturn:
     """Run what is called in a process of its own, which ends with the caller; tell its status."""
     _, files, _, _ = socket.recv_fds(caller, 1, 3)
     called = json.loads(caller.makefile().read())
@@ -143,7 +147,8 @@ def answer(caller: socket.socket) -> NoReturn:
         caller.close()
         for descriptor, file in enumerate(files):
             os.dup2(file, descriptor)
-        run(**called)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run(**called, libraries=libraries)
     for file in files:
         os.close(file)
     ended = os.pidfd_open(child)
@@ -158,7 +163,9 @@ def answer(caller: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def run(arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+def run(
+    arguments: list[str], folder: str, environment: dict[str, str], libraries: Sequence[str]
+) -> NoReturn:
     """Be an interpreter that starts with these, and end."""
     os.chdir(folder)
     os.environ.clear()
@@ -170,7 +177,7 @@ def run(arguments: list[str], folder: str, environment: dict[str, str]) -> NoRet
     sys.path[:] = [here, *first, *installed]
     sys.orig_argv = [sys.executable, *arguments]
     sys.argv = arguments[1:] if is_module else arguments
-    sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
+    sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in libraries))
     code: object = 1
     try:
         for path in first:
@@ -196,4 +203,4 @@ def run(arguments: list[str], folder: str, environment: dict[str, str]) -> NoRet
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[1:])
+    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
