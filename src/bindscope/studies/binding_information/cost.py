@@ -98,8 +98,7 @@ def fit(product: Product) -> Work:
     targets = chosen_targets(probe, tuple(content["sizes"]), read.counts)
     heads = [part for target in targets for part in target.heads(probe.jointly)]
     n_heads, bits = sum(part.count for part in heads), sum(sides(content)) + read.counts
-    # Of patches, [CLS] and the mean token.
-    vector = (1 + read.cls) * read.dim if read.patches else read.dim
+    vector = probe.read_dim(read.dim, read.cls) if read.patches else read.dim
     plain = LinearProbe(name="linear", family="linear")
     linear = sum(plain.count(part, vector)[0] for part in heads)
     numbers = [probe.count(part, read.dim, read.tokens, read.cls) for part in heads]

@@ -118,6 +118,10 @@ class ProbeOptions(Model):
         named = {cls.implementation} - {""}
         return named if cls.__module__ == __name__ else named | {f"{cls.__module__}:{cls.__name__}"}
 
+    def read_dim(self, dim: int, cls: int = 1) -> int:
+        """Return the width of what its linear part reads of patch tokens of `dim`, and [CLS]."""
+        return (1 + cls) * dim
+
     @classmethod
     def words(cls, family: str) -> Label:
         """Return how the family is shown."""
@@ -148,6 +152,30 @@ class LinearProbe(ProbeOptions):
     def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
         weights = (dim + heads.length) * heads.count
         return weights, weights
+
+
+class PooledQuadraticProbe(ProbeOptions):
+    """A quadratic form of every patch token, averaged over them; a convex fit that always ends."""
+
+    implementation = f"{_PROBES}.pooled:PooledQuadratic"
+    patches = True
+    convex = True
+    label = Label("pooled quadratic", "a pooled quadratic probe", INK, "pooled\nquadratic")
+
+    family: Literal["pooled_quadratic"]
+    protocol: Literal["converged"] = Field("converged", description="It has no other.")
+    components: PositiveInt = Field(
+        24, description="Principal components of the tokens of which products are averaged."
+    )
+
+    def read_dim(self, dim: int, cls: int = 1) -> int:  # noqa: D102
+        components = min(self.components, dim)
+        return (1 + cls) * dim + components * (components + 1) // 2
+
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
+        weights = (self.read_dim(dim, cls) + heads.length) * heads.count
+        components = min(self.components, dim)
+        return weights, weights + tokens * components * (dim + components)
 
 
 class DescendedProbe(ProbeOptions):

@@ -15,6 +15,7 @@ FAMILIES = {
     "quadratic_reuse": f"{_FAMILIES}:QuadraticReuseProbe",
     "multilinear_reuse": f"{_FAMILIES}:MultilinearReuseProbe",
     "dnn": f"{_FAMILIES}:DnnProbe",
+    "pooled_quadratic": f"{_FAMILIES}:PooledQuadraticProbe",
     "attention_quadratic": f"{_FAMILIES}:AttentionProbe",
     "set": f"{_FAMILIES}:SetProbe",
 }

@@ -36,7 +36,7 @@ from bindscope.statistics.prior_mixtures import fit_prior_weight
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Labels, Source, VectorBatches
-from bindscope.studies.binding_information.probes.module import Family, vector
+from bindscope.studies.binding_information.probes.module import Family
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,
     ProbeRun,
@@ -66,7 +66,9 @@ def fit_linear_parts(
     may, each pass reads them anew.
     """
     limit = MOVED * prior_bits(source, "val")
-    vectors = Vectors(source, probe.memory_mb * 2**20)
+    for run in runs:
+        run.family.linear_part.learn(source)
+    vectors = Vectors(source, probe.memory_mb * 2**20, runs[0].family.linear_part)
     groups: dict[tuple[int, int, str], list[ProbeRun]] = {}
     for run in runs:
         groups.setdefault(run.heads.reads, []).append(run)
@@ -85,7 +87,7 @@ def fit_linear_parts(
 
 
 class Vectors:
-    """What linear parts read, (N, d): vectors, or [CLS] and the mean of the patch tokens.
+    """What linear parts read, (N, d): vectors, or what the family makes of patch tokens.
 
     They are held where train and val fit into the memory of a fit; else every pass reads them anew.
     `mean` and `scale` (d,) are those of the mean token over the train split, for its deviation is
@@ -96,12 +98,12 @@ class Vectors:
     has all that a ridge gives weight to: the fits are the same, and faster.
     """
 
-    def __init__(self, source: Source, memory: int) -> None:
-        self.source = source
+    def __init__(self, source: Source, memory: int, family: Family) -> None:
+        self.source, self.family = source, family
         self.basis: Tensor | None = None
         patches = not isinstance(source, VectorBatches) and bool(source.shape.tokens)
         self.batch = max(1, BLOCK // max(1, source.shape.tokens)) if patches else BLOCK
-        dim, width = source.shape.vector_dim, sum(source.sizes)
+        dim, width = family.vector_dim, sum(source.sizes)
         in_memory = 4 * (dim + width) * sum(source.scenes[split] for split in ("train", "val"))
         self.held: dict[str, tuple[Tensor, Labels]] = {}
         self.mean, self.scale = torch.zeros(dim), torch.ones(dim)
@@ -128,7 +130,8 @@ class Vectors:
         """Start a pass over a split: vectors before they are scaled, and labels."""
         if split in self.held:
             return iter([self.held[split]])
-        return ((vector(z), labels) for z, _, labels in self.source.split(split, self.batch))
+        batches = self.source.split(split, self.batch)
+        return ((self.family.vector(z), labels) for z, _, labels in batches)
 
     def _measure(self) -> None:
         total = square = torch.zeros((), dtype=torch.float64)

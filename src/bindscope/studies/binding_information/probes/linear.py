@@ -7,7 +7,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from bindscope.studies.binding_information.families import LinearProbe
+from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
@@ -26,7 +26,7 @@ class Linear(Family):
     """
 
     def __init__(
-        self, config: LinearProbe, heads: Heads, shape: InputShape, generator: torch.Generator
+        self, config: ProbeOptions, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
         inputs = (shape.dim, heads.length)

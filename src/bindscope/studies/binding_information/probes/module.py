@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import sqrt
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.registry import options_of
+
+if TYPE_CHECKING:
+    from bindscope.studies.binding_information.probes.batches import Source
 
 STD = 0.02
 
@@ -57,13 +60,8 @@ class InputShape:
 
     @property
     def vector_dim(self) -> int:
-        """Dimension of what linear probes read of it (see `vector`)."""
+        """Dimension of what linear probes read of it (`Family.vector`)."""
         return self.dim * (1 + self.cls)
-
-
-def vector(inputs: Inputs) -> Tensor:
-    """Return vectors as they are, of tokens [CLS] and their mean, (B, d)."""
-    return inputs.vector if isinstance(inputs, Tokens) else inputs
 
 
 def visible(heads: Heads) -> Tensor:
@@ -192,6 +190,7 @@ class Family(Part, ABC):
     ) -> None:
         super().__init__()
         self.heads = heads
+        self.vector_dim = shape.vector_dim  # of what `vector` returns
         self.linear: Family | None = None
         self.key: tuple[int, ...] | None = None  # of a training step
         self.starts_at_zero = heads.anchored or config.protocol == "converged"
@@ -210,6 +209,13 @@ class Family(Part, ABC):
         """The linear probe that this one holds, under `protocol: converged`, or is."""
         return self if self.linear is None else self.linear
 
+    def learn(self, source: Source) -> None:
+        """Take from the train split what the family has to know before it is fitted."""
+
+    def vector(self, inputs: Inputs) -> Tensor:
+        """Return what a convex fit reads: vectors as they are, of tokens [CLS] and their mean."""
+        return inputs.vector if isinstance(inputs, Tokens) else inputs
+
     @abstractmethod
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads) from the inputs and the centred bits (B, length)."""
@@ -223,7 +229,7 @@ class Family(Part, ABC):
         bits = bits - 0.5
         term = self.term(inputs, bits)
         if self.linear is not None:
-            term = term + self.linear.term(vector(inputs), bits)
+            term = term + self.linear.term(self.linear.vector(inputs), bits)
         return term if anchors is None else anchors + term
 
     def read(self, z: Tensor, bits: Tensor) -> Tensor:
