@@ -22,6 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "linear": {},
     "set": {"hidden": 16, "summed": 12},
     "dnn": {"hidden": 8},
+    "pooled_quadratic": {"components": 3},
 }
 
 

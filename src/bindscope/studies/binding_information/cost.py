@@ -98,7 +98,8 @@ def fit(product: Product) -> Work:
     targets = chosen_targets(probe, tuple(content["sizes"]), read.counts)
     heads = [part for target in targets for part in target.heads(probe.jointly)]
     n_heads, bits = sum(part.count for part in heads), sum(sides(content)) + read.counts
-    vector = probe.read_dim(read.dim, read.cls) if read.patches else read.dim
+    widths = probe.read_dims(read.dim, read.cls) if read.patches else (read.dim,)
+    vector = widths[-1]
     plain = LinearProbe(name="linear", family="linear")
     linear = sum(plain.count(part, vector)[0] for part in heads)
     numbers = [probe.count(part, read.dim, read.tokens, read.cls) for part in heads]
@@ -113,8 +114,9 @@ def fit(product: Product) -> Work:
         path = min(path, _STRENGTHS * read.n["train"])
         path *= seeds if content["control"] != "none" else 1
         # Vectors that are wider than there are scenes are turned into the space of these.
-        space = vector if read.patches else min(vector, read.n["train"])
-        for n_weights, n_columns in _problems(heads, space):
+        spaces = widths if read.patches else (min(vector, read.n["train"]),)
+        problems = (problem for space in spaces for problem in _problems(heads, space))
+        for n_weights, n_columns in problems:
             flops += _descent(n_weights, n_columns, read.n["train"], path)
             elements += path * n_columns * (_TRIED * read.n["train"] + _MOVED * n_weights)
             python += _CALL * _ITERATION * _SLOWEST * path

@@ -118,9 +118,12 @@ class ProbeOptions(Model):
         named = {cls.implementation} - {""}
         return named if cls.__module__ == __name__ else named | {f"{cls.__module__}:{cls.__name__}"}
 
-    def read_dim(self, dim: int, cls: int = 1) -> int:
-        """Return the width of what its linear part reads of patch tokens of `dim`, and [CLS]."""
-        return (1 + cls) * dim
+    def read_dims(self, dim: int, cls: int = 1) -> tuple[int, ...]:
+        """Return the widths of its convex fits, which end with that of all it reads.
+
+        Patch tokens have width `dim`, and there are `cls` vectors beside them.
+        """
+        return ((1 + cls) * dim,)
 
     @classmethod
     def words(cls, family: str) -> Label:
@@ -168,12 +171,13 @@ class PooledQuadraticProbe(ProbeOptions):
         24, description="Principal components of the tokens of which products are averaged."
     )
 
-    def read_dim(self, dim: int, cls: int = 1) -> int:  # noqa: D102
+    def read_dims(self, dim: int, cls: int = 1) -> tuple[int, ...]:  # noqa: D102
         components = min(self.components, dim)
-        return (1 + cls) * dim + components * (components + 1) // 2
+        linear = (1 + cls) * dim
+        return linear, linear + components * (components + 1) // 2
 
     def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
-        weights = (self.read_dim(dim, cls) + heads.length) * heads.count
+        weights = (self.read_dims(dim, cls)[-1] + heads.length) * heads.count
         components = min(self.components, dim)
         return weights, weights + tokens * components * (dim + components)
 

@@ -5,6 +5,9 @@ the anchors alone (or the marginals, without anchors), then one optimum after th
 the strongest of `STRENGTHS` to the weakest, each from that of the stronger ridge before it. A head
 leaves the path when two strengths in a row cannot have a share any more.
 
+Where a family contains another one (`Family.contained_dim`), the path of that one comes first, and
+both are one average: more to read must not cost what less of it would give.
+
 A head's weights are the average over the path, each strength weighted by the likelihood that it
 gives the validation scenes (exponential weights: Yang (2004), "Aggregating regression procedures
 to improve performance", Bernoulli 10). The loss of an average is at most the average of losses, for
@@ -75,10 +78,13 @@ def fit_linear_parts(
     progress = Progress(len(groups), "linear parts")
     for group in groups.values():
         train, val = (HeadProblem(vectors, group, split) for split in ("train", "val"))
+        contained = HeadProblem(vectors, group, "train", width=vectors.contained_dim)
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
         path = _Path(train.regressions(), val.regressions(), halves, start)
-        path.follow(checkpoints)
+        if contained.width:
+            path.follow(contained.regressions(), contained.rows(), checkpoints)
+        path.follow(train.regressions(), train.rows(), checkpoints)
         for run, columns in train.columns():
             if run.heads.anchored:
                 _score_parts(run, path, columns.start)
@@ -99,7 +105,7 @@ class Vectors:
     """
 
     def __init__(self, source: Source, memory: int, family: Family) -> None:
-        self.source, self.family = source, family
+        self.source, self.family, self.contained_dim = source, family, family.contained_dim
         self.basis: Tensor | None = None
         patches = not isinstance(source, VectorBatches) and bool(source.shape.tokens)
         self.batch = max(1, BLOCK // max(1, source.shape.tokens)) if patches else BLOCK
@@ -172,13 +178,24 @@ def _basis(z: Tensor) -> Tensor | None:
 class HeadProblem:
     """Heads of several runs as regressions on [z; 1; bits - 1/2] of one split.
 
-    `half` 0 or 1 takes every second scene of it.
+    `half` 0 or 1 takes every second scene of it, `width` the first so many numbers of z.
     """
 
     vectors: Vectors
     runs: Sequence[ProbeRun]
     split: str
     half: int | None = None
+    width: int = 0
+
+    @property
+    def dim(self) -> int:
+        """How many numbers of z it reads."""
+        return self.width or self.vectors.dim
+
+    def rows(self) -> Tensor:
+        """Return the rows that it has of the weights of the whole problem."""
+        behind = torch.arange(1 + self.runs[0].heads.length) + self.vectors.dim
+        return torch.cat([torch.arange(self.dim), behind])
 
     def columns(self) -> Iterator[tuple[ProbeRun, slice]]:
         """Yield the runs and their columns."""
@@ -204,6 +221,7 @@ class HeadProblem:
         return w
 
     def _block(self, z: Tensor, labels: Labels) -> Block:
+        z = z[:, : self.dim]
         if self.half is not None:
             z, labels = z[self.half :: 2], labels.take(slice(self.half, None, 2))
         blocks = [labels.of_heads(run.heads) for run in self.runs]
@@ -217,7 +235,7 @@ class HeadProblem:
 
     def regressions(self) -> Regressions:
         """Return the regressions, in memory where the vectors are."""
-        dim, heads = self.vectors.dim, self.runs[0].heads
+        dim, heads = self.dim, self.runs[0].heads
         device = next(self.runs[0].family.parameters()).device
         penalised = torch.ones(dim + 1 + heads.length, 1, device=device)
         penalised[dim] = 0
@@ -257,41 +275,46 @@ class Average:
 
 
 class _Path:
-    """The optima of some columns from the strongest ridge to the weakest, averaged by validation.
+    """The optima of all columns from the strongest ridge to the weakest, averaged by validation.
 
     By column (C,), `chosen` is the strength with the largest share (infinite: the start, without
-    weights), `lowest` the smallest validation loss so far and `short` about how far weights are
-    above their optimum, both in nats per scene. `seen` are iterations so far and losses of train
-    and val after each strength, `halves` the averages that each half of val would take.
+    weights) and `short` about how far weights are above their optimum, in nats per scene. `seen`
+    are iterations so far and losses of train and val after each strength, `halves` the averages
+    that each half of val would take.
     """
 
     def __init__(
-        self,
-        train: Regressions,
-        val: Regressions,
-        halves: Sequence[Regressions],
-        start: Tensor,
+        self, train: Regressions, val: Regressions, halves: Sequence[Regressions], start: Tensor
     ) -> None:
-        self.train = train
-        self.w, self.columns = start, torch.arange(len(train.rows), device=start.device)
-        self.start, self.average = start.clone(), Average(val, start)
+        self.train, self.start, self.average = train, start.clone(), Average(val, start)
         self.halves = [Average(half, start) for half in halves]
-        self.lowest = val.losses(start)
-        self.chosen = torch.full_like(self.lowest, torch.inf)
-        self.largest, self.short = torch.ones_like(self.lowest), torch.zeros_like(self.lowest)
-        self.hopeless = torch.zeros_like(self.lowest)
+        self.chosen = torch.full_like(self.average.evidence, torch.inf)
+        self.largest, self.short = torch.ones_like(self.chosen), torch.zeros_like(self.chosen)
         self.taken = 0
         self.seen: list[tuple[int, Tensor, Tensor]] = []
         self._note()
 
-    def follow(self, checkpoints: Checkpoints | None = None) -> None:
-        """Go along the path; strengths that an earlier attempt has fitted are read."""
+    def follow(
+        self, problem: Regressions, rows: Tensor, checkpoints: Checkpoints | None = None
+    ) -> None:
+        """Go along the path of a problem with some rows of the weights.
+
+        Strengths that an earlier attempt has fitted are read.
+        """
+        w, columns = self.start[rows], torch.arange(self.start.shape[1], device=self.start.device)
+        lowest = self.average.scenes.losses(self.start)
+        hopeless = torch.zeros_like(lowest)
         for l2 in STRENGTHS:
-            if not len(self.columns):
+            w, decrement = self._optimum(problem, l2, w, columns, checkpoints)
+            whole = torch.zeros_like(self.start)
+            whole[rows] = w
+            losses = self._add(whole, columns, l2, decrement)
+            lowest[columns] = torch.minimum(losses, lowest[columns])
+            worse = self.average.n * (losses - lowest[columns]) > HOPELESS
+            hopeless[columns] = torch.where(worse, hopeless[columns] + 1, 0.0)
+            columns = ((hopeless < PATIENCE) & (lowest > PERFECT)).nonzero().squeeze(1)
+            if not len(columns):
                 break
-            self._extend(l2, checkpoints)
-            on = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
-            self.columns = on.nonzero().squeeze(1)
 
     def gains(self, columns: slice) -> tuple[Tensor, Tensor]:
         """Return what each validation scene gains over the start, bits (N,).
@@ -312,32 +335,41 @@ class _Path:
         self.average.w[:, columns] = self.start[:, columns]
         self.chosen[columns], self.short[columns] = torch.inf, 0.0
 
-    def _extend(self, l2: float, checkpoints: Checkpoints | None) -> None:
-        """Fit the columns that are on the path for a ridge, and take them into the averages."""
-        on, start = self.columns, self.w * self.train.mask()
+    def _optimum(
+        self,
+        problem: Regressions,
+        l2: float,
+        w: Tensor,
+        columns: Tensor,
+        checkpoints: Checkpoints | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Fit some columns for a ridge; return weights, and how far they are from their optimum."""
 
         def fit(parts: Checkpoints | None) -> State:
             solution = descend(
-                self.train.objective(l2, on), start, on, iterations=ITERATIONS,
-                tolerance=min(TOLERANCE, RELATIVE * l2), checkpoint=take(parts),
+                problem.objective(l2, columns), w * problem.mask(), columns,
+                iterations=ITERATIONS, tolerance=min(TOLERANCE, RELATIVE * l2),
+                checkpoint=take(parts),
             )  # fmt: skip
             tensors = {"w": solution.w, "decrement": solution.decrement}
             return tensors, {"iterations": solution.iterations}
 
         tensors, record = remember(checkpoints, fit)
-        self.w, decrement = (tensors[name].to(start.device) for name in ("w", "decrement"))
         self.taken += record["iterations"]
-        losses, share = self.average.add(self.w, on)
+        fitted, decrement = (tensors[name].to(w.device) for name in ("w", "decrement"))
+        return fitted, decrement
+
+    def _add(self, w: Tensor, columns: Tensor, l2: float, decrement: Tensor) -> Tensor:
+        """Take a strength's weights into the averages; return their losses on validation."""
+        losses, share = self.average.add(w, columns)
         for half in self.halves:
-            half.add(self.w, on)
-        self.lowest[on] = torch.minimum(losses, self.lowest[on])
-        worse = self.average.n * (losses - self.lowest[on]) > HOPELESS
-        self.hopeless[on] = torch.where(worse, self.hopeless[on] + 1, 0.0)
-        larger = share > self.largest[on] * (1 - share)
-        self.largest[on] = torch.where(larger, share, self.largest[on] * (1 - share))
-        self.chosen[on[larger]] = l2
-        self.short[on] = self.short[on].lerp(decrement[on].double(), share)
+            half.add(w, columns)
+        larger = share > self.largest[columns] * (1 - share)
+        self.largest[columns] = torch.where(larger, share, self.largest[columns] * (1 - share))
+        self.chosen[columns[larger]] = l2
+        self.short[columns] = self.short[columns].lerp(decrement[columns].double(), share)
         self._note()
+        return losses
 
     def _note(self) -> None:
         w = self.average.w

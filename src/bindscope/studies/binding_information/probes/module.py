@@ -191,6 +191,7 @@ class Family(Part, ABC):
         super().__init__()
         self.heads = heads
         self.vector_dim = shape.vector_dim  # of what `vector` returns
+        self.contained_dim = 0  # of what a family reads of it that this one contains; 0: none
         self.linear: Family | None = None
         self.key: tuple[int, ...] | None = None  # of a training step
         self.starts_at_zero = heads.anchored or config.protocol == "converged"

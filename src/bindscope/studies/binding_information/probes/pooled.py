@@ -17,7 +17,7 @@ from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.linear import Linear
 from bindscope.studies.binding_information.probes.module import Inputs, InputShape, Tokens
 
-BLOCK = 512  # scenes of which covariances are summed at a time
+BLOCK = 4096  # tokens of which covariances are summed at a time
 NOTHING = 1e-9  # of the largest variance: a component that is rounding
 
 
@@ -36,6 +36,7 @@ class PooledQuadratic(Linear):
         components = min(config.components, shape.dim)
         products = components * (components + 1) // 2
         super().__init__(config, heads, InputShape(shape.vector_dim + products), generator)
+        self.contained_dim = shape.vector_dim  # without products it is the linear family
         self.register_buffer("basis", torch.zeros(shape.dim, components))
         self.pairs = torch.triu_indices(components, components)
 
@@ -43,10 +44,10 @@ class PooledQuadratic(Linear):
         """Take the principal components of the patch tokens of the train split."""
         total = torch.zeros(len(self.basis), len(self.basis), dtype=torch.float64)
         n = 0
-        for inputs, *_ in source.split("train", BLOCK):
+        for inputs, *_ in source.split("train", max(1, BLOCK // source.shape.tokens)):
             assert isinstance(inputs, Tokens)
-            tokens = inputs.patches.flatten(0, 1)  # standardised
-            total += (tokens.t() @ tokens).double().cpu()
+            tokens = inputs.patches.flatten(0, 1).double()  # standardised
+            total += (tokens.t() @ tokens).cpu()
             n += len(tokens)
         variances, directions = torch.linalg.eigh(total / n)
         variances, directions = variances.flip(0), directions.flip(1)
