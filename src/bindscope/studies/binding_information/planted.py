@@ -266,8 +266,6 @@ _COLORS: Final[dict[str, Colored]] = {
     "colors, one-hot": _one_hot,
     "colors, random layer": _relu,
 }
-# Rates of the others are still to be counted: 100 seeds of each take half an hour of one core.
-_COUNTED: Final = {"equal": ("colors",), "released": ("colors, one-hot",)}
 _EQUAL: Final = {
     "groups of one mean": _groups(
         a=(1.0, 0.3, 3), b=(1.0, 0.3, 3), c=(1.0, 0.3, 3), d=(1.0, 0.3, 3)
@@ -281,12 +279,10 @@ CASES: Final = (
     *(
         Case(f"{name}, equal areas", _beyond_colors("equal", code), impostor=(BINDS, DECODED))
         for name, code in _COLORS.items()
-        if name in _COUNTED["equal"]
     ),
     *(
         Case(f"{name}, areas name shapes", _beyond_colors("released", code), impostor=(BINDS,))
         for name, code in _COLORS.items()
-        if name in _COUNTED["released"]
     ),
     Case(
         "superposed objects, colors, equal areas",
