@@ -43,11 +43,13 @@ from bindscope.studies.binding_information.published import (
 from bindscope.studies.binding_information.quantities import BEYOND, WHOLE
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
+    each_model,
     family_order,
     last_layers,
     measured,
     name_order,
-    over_seeds,
+    named_groups,
+    over_models,
     strongest_baselines,
     token_order,
 )
@@ -62,11 +64,12 @@ def tokens(
 ) -> Figure:
     """Draw B_O by model (panels), probe (rows) and token input (bars).
 
-    Numbers of the paper are stars where dataset, model, tokens and probe agree, else words.
+    Where a model has several bars, those with one are left out. Numbers of the paper are stars where dataset, model, tokens and probe agree, else words.
     """
-    rows = over_seeds(last_layers(measured(table, known_answer=False)))
+    rows = last_layers(measured(table, known_answer=False))
     rows = rows[rows["binding_bits"].notna() | rows["binding_lower_bound_bits"].notna()]
     some(rows, "No model other than the known-answer encoders was measured.")
+    rows = _compared(rows)
     marks = beside(table, published) if published is not None else pd.DataFrame()
     panels = {
         (dataset, model): rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
@@ -105,6 +108,16 @@ def tokens(
     if published is not None:
         note_above(grid.figure, table_note(published, marks, "binding_bits"))
     return grid.figure
+
+
+def _compared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return groups of seeds, and all rows of models that stand alone; those to compare, if any."""
+    each = each_model(named_groups(rows))
+    shown = over_models(each)
+    alone = each[each["model"].isin(shown["model"])]
+    shown = pd.concat([shown[~shown["model"].isin(alone["model"])], alone])
+    bars = shown.groupby(["dataset", "model"])["probe"].transform("size")
+    return shown[bars > 1] if (bars > 1).any() else shown
 
 
 def _ticks(part: pd.DataFrame) -> dict[str, str]:
