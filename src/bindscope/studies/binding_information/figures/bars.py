@@ -64,8 +64,8 @@ def tokens(
 ) -> Figure:
     """Draw B_O by model (panels), probe (rows) and token input (bars).
 
-    Where a model has several bars, those with one are left out. Numbers of the paper are stars where
-    dataset, model, tokens and probe agree, else words.
+    Where a model has several bars, those with one are left out. Numbers of the paper are stars
+    where dataset, model, tokens and probe agree, else words.
     """
     rows = last_layers(measured(table, known_answer=False))
     rows = rows[rows["binding_bits"].notna() | rows["binding_lower_bound_bits"].notna()]
