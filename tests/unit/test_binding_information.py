@@ -174,8 +174,9 @@ def test_a_table_with_a_row_per_object(identity: Result) -> None:
     drawn = {"kind": "uniform", "min_objects": 3, "max_objects": 3}
     result = binding_information(z, frame, space=drawn, probes=[LINEAR])
     pd.testing.assert_frame_equal(result.table, identity.table)
-    names = frame.sort_values("scene").assign(scene=lambda rows: "img" + rows["scene"].astype(str))
-    result = binding_information(z, names, space=drawn, probes=[LINEAR])
+    names = frame.assign(scene="img" + frame["scene"].astype(str))
+    order = [f"img{i}" for i in range(len(z))]
+    result = binding_information(z, names, space=drawn, probes=[LINEAR], scenes=order)
     pd.testing.assert_frame_equal(result.table, identity.table)
     counted = binding_information(z, pd.concat([frame, frame[:1]]), probes=[LINEAR])
     assert counted.notes == (
@@ -261,7 +262,7 @@ FRAME = pd.DataFrame({"scene": _SCENE, "color": _CELL // 3, "shape": _CELL % 3})
         ({"objects": np.tile(OBJECTS[0], (N, 1))}, "all scenes have the same objects"),
         ({"objects": FRAME.drop(columns="scene")}, "`objects` has the columns color, shape"),
         ({"objects": FRAME[3:].assign(scene="img" + FRAME["scene"][3:].astype(str))},
-         "`objects` names 599 scenes, and the arrays have 600"),
+         "`objects` has in row 0 the scene 'img1'"),
         ({"objects": FRAME, "space": {**SPACE, "groups": {"color": 3, "shape": 4}}},
          r"`space` has groups of \(3, 4\) values, `objects` of \(3, 3\)"),
         ({"groups": np.zeros(N)}, r"no scene is left for \w+ \(1 groups of 600 scenes\)"),

@@ -97,11 +97,13 @@ def test_arrays_and_tables_of_any_form_are_the_same() -> None:
     for embeddings, objects in (
         (torch.tensor(Z, requires_grad=True), values),
         (Z.tolist(), in_rows),
-        (Z, words),
         (Z, FRAME.sample(frac=1, random_state=0)),
     ):
         table = concepts(embeddings, objects, analyses=RECOGNITION).table
         pd.testing.assert_frame_equal(table, expected)
+    names = [f"img{i}" for i in range(len(Z))]
+    named = concepts(Z, words, analyses=RECOGNITION, scenes=names).table
+    pd.testing.assert_frame_equal(named, expected)
     layers = concepts({0: Z, 6: Z}, values, analyses=RECOGNITION).table
     assert [*layers["layer"].unique()] == ["0", "6"]
     single_layer = layers[layers["layer"] == "6"].drop(columns="layer").reset_index(drop=True)
@@ -194,7 +196,7 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
     [
         ({"embeddings": Z[:, 0]}, r"`embeddings` is \(144,\)"),
         ({"embeddings": np.where(np.arange(144)[:, None] == 3, np.nan, Z)}, "them scene 3"),
-        ({"embeddings": Z[:100]}, "`values` names 144 scenes, and the arrays have 100"),
+        ({"embeddings": Z[:100]}, "`values` has in row 200 the scene 100"),
         ({"values": ALL.values[:9]}, r"`values` is \(9, 2, 2\) of int64, and there are 144"),
         ({"values": ALL.values[:, :1]}, "no scene has two objects"),
         ({"embeddings": Z[:1], "values": ALL.values[5:6] + 1}, "hold 1 different sets of objects"),

@@ -237,21 +237,28 @@ class ObjectTable:
 
 
 def read_objects(
-    frame: pd.DataFrame, n_scenes: int, where: str, name: str, kinds: Sequence[str] = ()
+    frame: pd.DataFrame,
+    n_scenes: int,
+    where: str,
+    name: str,
+    kinds: Sequence[str] = (),
+    scenes: Any = None,
 ) -> ObjectTable:
     """Read a long table: a row per object, columns `scene`, a column per kind of value, `slot`.
 
     Parameters
     ----------
     frame
-        `scene` numbers the rows of the arrays (0 to N - 1); other names are taken in the order of
-        their first rows, if there are N of them. Values of a categorical column may be missing.
+        `scene` is the row of the arrays, a whole number of any type from 0 to N - 1, or the name
+        of a scene. Values of a categorical column may be missing.
     n_scenes
         Scenes of the arrays, N.
     where, name
         The function and its parameter, for messages.
     kinds
         The order of the kinds, if they are the table's; default: that of its columns.
+    scenes
+        Names of the scenes (N,), in the order of the arrays; None: `scene` has row numbers.
     """
     columns = [str(column) for column in frame.columns if column not in ("scene", "slot")]
     if "scene" not in frame or not columns:
@@ -278,21 +285,43 @@ def read_objects(
     slot: Integers | None = None
     if "slot" in frame:
         slot = np.asarray(frame["slot"], np.int64)
-    return ObjectTable(_scene_rows(frame, n_scenes, where, name), slot, codes, levels)
+    return ObjectTable(_scene_rows(frame, n_scenes, scenes, where, name), slot, codes, levels)
 
 
-def _scene_rows(frame: pd.DataFrame, n_scenes: int, where: str, name: str) -> Integers:
-    """Return the row of each object's scene in the arrays."""
-    scene = frame["scene"]
-    if scene.dtype.kind in "iu" and scene.between(0, n_scenes - 1).all():
-        return np.asarray(scene, np.int64)
-    if (n_named := scene.nunique()) != n_scenes:
+def _scene_rows(frame: pd.DataFrame, n_scenes: int, scenes: Any, where: str, name: str) -> Integers:
+    """Return the row of each object's scene in the arrays; never by the order of the table."""
+    column = frame["scene"].tolist()
+    if scenes is None:
+        rows = [row_number(scene) for scene in column]
+        wrong = next((i for i, row in enumerate(rows) if not 0 <= row < n_scenes), None)
+        remedy = (
+            f"number `scene` by the rows of the arrays, 0 to {n_scenes - 1}, or give their names "
+            "in that order: scenes=[...]"
+        )
+    else:
+        order = {scene: i for i, scene in enumerate(scenes)}
+        if len(order) != n_scenes or len(scenes) != n_scenes:
+            raise InputError(
+                where, f"`scenes` has {len(scenes)} names, {len(order)} different ones, and the "
+                f"arrays have {n_scenes} scenes", "give each scene of the arrays a name of its own",
+            )  # fmt: skip
+        rows = [order.get(scene, -1) for scene in column]
+        wrong = next((i for i, row in enumerate(rows) if row < 0), None)
+        remedy = "add it to `scenes`, or leave its objects out"
+    if wrong is not None:
         raise InputError(
-            where, f"`{name}` names {n_named} scenes, and the arrays have {n_scenes}",
-            f"number `scene` by the rows of the arrays, 0 to {n_scenes - 1}",
+            where, f"`{name}` has in row {wrong} the scene {column[wrong]!r}, which is none of the "
+            f"arrays' {n_scenes}", remedy,
         )  # fmt: skip
-    rows, _ = scene.factorize()
-    return np.asarray(rows, np.int64)
+    return np.array(rows, np.int64)
+
+
+def row_number(value: Any) -> int:
+    """Return a whole number as an integer, whatever its type; -1 for anything else."""
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    if not is_number or isinstance(value, bool) or value != value // 1:
+        return -1
+    return int(value)
 
 
 # --- Splits -------------------------------------------------------------------------------------

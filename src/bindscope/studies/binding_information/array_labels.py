@@ -53,14 +53,23 @@ class Labels:
 
 
 def read_labels(
-    objects: Any, space: Any, rows: Mapping[str, Integers], more_notes: Sequence[str] = ()
+    objects: Any,
+    space: Any,
+    rows: Mapping[str, Integers],
+    more_notes: Sequence[str] = (),
+    scenes: Any = None,
 ) -> Labels:
     """Check codes and space (`measure.binding_information`) of the splits, and count the prior."""
     notes, n_scenes = [*more_notes], sum(map(len, rows.values()))
     if hasattr(objects, "columns"):
-        known, codes, note = _from_table(objects, space, n_scenes)
+        known, codes, note = _from_table(objects, space, n_scenes, scenes)
         notes += [note] if note else []
     else:
+        if scenes is not None:
+            raise InputError(
+                WHERE, "`scenes` names the scenes of a table, and `objects` are object codes",
+                "leave it out: codes are in the order of `Z`",
+            )  # fmt: skip
         codes = _bits(objects)
         if len(codes) != n_scenes:
             raise InputError(
@@ -82,12 +91,19 @@ def read_labels(
     return Labels(codes, feature_code(codes, sizes), sizes, of_split, prior, rows, tuple(notes))
 
 
-def _from_table(frame: pd.DataFrame, space: Any, n_scenes: int) -> tuple[Any, Bits, str]:
+def _from_table(
+    frame: pd.DataFrame, space: Any, n_scenes: int, scenes: Any
+) -> tuple[Any, Bits, str]:
     """Return the space, the codes (N, K) and a note of a table with a row per object."""
     if isinstance(space, Mapping) and "groups" in space:
         space = _space(space, np.zeros((0, 0), np.uint8))
     declared = [group.name for group in getattr(space, "groups", ())]
-    table = read_objects(frame, n_scenes, WHERE, "objects", declared)
+    table = read_objects(frame, n_scenes, WHERE, "objects", declared, scenes)
+    if declared and sorted(declared) != sorted(_slugs(table.levels)):
+        raise InputError(
+            WHERE, f"`space` has the groups {', '.join(declared)}, and `objects` the columns "
+            f"{', '.join(table.levels)}", "give them the same names",
+        )  # fmt: skip
     if space is None:
         space = table.sizes
     elif isinstance(space, Mapping):

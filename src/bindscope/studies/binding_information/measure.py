@@ -63,6 +63,7 @@ def binding_information(
     space: Mapping[str, Any] | Model | Sequence[int] | None = None,
     probes: Sequence[str | Mapping[str, Any] | AnyProbe] = ("linear", "set"),
     images: Any = None,
+    scenes: Any = None,
     groups: Any = None,
     split: Any = None,
     control: Literal["shuffled_labels"] | None = None,
@@ -86,6 +87,8 @@ def binding_information(
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``).
     images
         The scenes' images, uint8 (N, H, W, 3): their baselines are measured too (docs/arrays.md).
+    scenes
+        Names (N,) of the scenes of `Z`, in its order, if `scene` of `objects` has names.
     groups, split
         Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %); or
         `train`, `val` or `test` for each scene (N,).
@@ -114,7 +117,8 @@ def binding_information(
     layers = read_layers(Z, WHERE, "Z")
     rows = train_val_test(_n_scenes(layers), split, groups, random_state, WHERE, FEWEST_SCENES)
     layers |= _baselines(images, layers, _n_scenes(layers))
-    labels = read_labels(objects, space, rows, () if groups is None else (_GROUPS_NOTE,))
+    notes = () if groups is None else (_GROUPS_NOTE,)
+    labels = read_labels(objects, space, rows, notes, scenes)
     return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
 
 

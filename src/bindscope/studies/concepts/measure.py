@@ -71,6 +71,7 @@ def concepts(
     *,
     texts: Mapping[str, Any] | None = None,
     analyses: Sequence[str | Mapping[str, Any]] = USUAL,
+    scenes: Any = None,
     split: Any = None,
     random_state: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -89,9 +90,11 @@ def concepts(
     texts
         Captions: of the `scenes` (N, d'), for ``"alignment"``; and as queries, of `objects` (K, d),
         all combinations of values, the last kind varying fastest (NaN: none), and of `values`, an
-        array (V, d) per kind.
+        array (V, d) per kind, in the order of the kinds or by their names.
     analyses
         Names, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
+    scenes
+        Names (N,) of the scenes of `embeddings`, in their order, if `scene` of `values` has names.
     split
         By sets of objects (default), by ``"scenes"``, or `vectors`, `probes` or `scores` for each
         scene (N,): what is estimated, fitted or scored on it.
@@ -116,14 +119,14 @@ def concepts(
     'products'
     """
     layers = read_layers(embeddings, WHERE, "embeddings", axes=(2,))
-    scenes = _read_scenes(values, next(iter(layers.values())).shape[0])
-    chosen = [_analysis(entry, scenes) for entry in analyses]
-    inputs = _inputs(texts, scenes, chosen, random_state)
-    parts, split_by = _parts(split, scenes, random_state)
+    read = _read_scenes(values, next(iter(layers.values())).shape[0], scenes)
+    chosen = [_analysis(entry, read) for entry in analyses]
+    inputs = _inputs(texts, read, chosen, random_state)
+    parts, split_by = _parts(split, read, random_state)
     with on_threads(threads), hold_device(device_kind(device)) as used, make_current(used):
-        embed = partial(scenes.embedded, split_by=split_by, parts=parts, device=used)
-        rows = [*_rows(layers, scenes.n, chosen, inputs, embed)]
-    return Result({"concepts": rows}, _VIEW, _notes(scenes, split_by, texts, chosen))
+        embed = partial(read.embedded, split_by=split_by, parts=parts, device=used)
+        rows = [*_rows(layers, read.n, chosen, inputs, embed)]
+    return Result({"concepts": rows}, _VIEW, _notes(read, split_by, texts, chosen))
 
 
 def _inputs(
@@ -208,6 +211,7 @@ class _ArrayScenes:
     objects: Integers
     positions: Integers
     n: int  # all scenes of the arrays
+    kinds: tuple[str, ...]  # names of the kinds of values; none where they have none
 
     @property
     def n_omitted(self) -> int:
@@ -223,9 +227,16 @@ class _ArrayScenes:
         )  # fmt: skip
 
 
-def _read_scenes(values: Any, n: int) -> _ArrayScenes:
-    """Read which object is in which slot of each scene."""
-    table = read_objects(values, n, WHERE, "values") if hasattr(values, "columns") else None
+def _read_scenes(values: Any, n: int, names: Any) -> _ArrayScenes:
+    """Read which object is in which slot of each scene; `names` are those of the scenes."""
+    table = None
+    if hasattr(values, "columns"):
+        table = read_objects(values, n, WHERE, "values", scenes=names)
+    elif names is not None:
+        raise InputError(
+            WHERE, "`scenes` names the scenes of a table, and `values` is an array",
+            "leave it out: the array is in the order of `embeddings`",
+        )  # fmt: skip
     slots, sizes = _slots(table, n) if table else _slots_of_array(values, n)
     n_slots, number = slots.shape[1], (slots >= 0).sum(axis=1)
     if n_slots < 2:
@@ -245,12 +256,19 @@ def _read_scenes(values: Any, n: int) -> _ArrayScenes:
     objects = slots[single, position]
     if table and table.slot is None:
         position = np.full(len(single), -1)
-    return _ArrayScenes(scenes, full, single, objects, position, n)
+    kinds = tuple(table.levels) if table else ()
+    return _ArrayScenes(scenes, full, single, objects, position, n, kinds)
 
 
 def _slots(table: ObjectTable, n: int) -> tuple[Integers, tuple[int, ...]]:
     """Return the object in each slot (n, m), -1 for none, and the numbers of values."""
     if (slot := table.slot) is None:
+        changes = np.flatnonzero(np.diff(table.scene)) + 1
+        if len(changes) + 1 > len(np.unique(table.scene)):
+            raise InputError(
+                WHERE, "rows of one scene do not follow each other in `values`: they do not say "
+                "which object is in which slot", "sort the rows, or add a column `slot`",
+            )  # fmt: skip
         order = np.argsort(table.scene, kind="stable")
         ordered = table.scene[order]
         slot = np.empty(len(order), np.int64)
@@ -364,8 +382,7 @@ def _texts(
     if "objects" not in texts:
         return {}, captions
     objects = to_array(texts["objects"], WHERE, "texts['objects']")
-    per_kind = texts["values"]
-    per_kind = [*(per_kind.values() if isinstance(per_kind, Mapping) else per_kind)]
+    per_kind = _by_kind(texts["values"], scenes.kinds)
     values = [to_array(array, WHERE, "texts['values']") for array in per_kind]
     if len(objects) != full.n_objects or tuple(map(len, values)) != full.sizes:
         raise InputError(
@@ -375,3 +392,16 @@ def _texts(
         )  # fmt: skip
     known = full.present[np.isfinite(objects[full.present]).all(axis=1)]
     return {"captions": queries(values, objects[known], known)}, captions
+
+
+def _by_kind(arrays: Any, kinds: Sequence[str]) -> list[Any]:
+    """Return an array per kind, in the order of the kinds; a mapping is read by its names."""
+    if not isinstance(arrays, Mapping):
+        return [*arrays]
+    if sorted(map(str, arrays)) != sorted(kinds):
+        has = ", ".join(kinds) if kinds else "no names of kinds, for it is an array"
+        raise InputError(
+            WHERE, f"texts['values'] has {', '.join(map(str, arrays))}, and `values` has {has}",
+            "give an array for each kind, by the name of its column, or a list in their order",
+        )  # fmt: skip
+    return [arrays[kind] for kind in kinds]

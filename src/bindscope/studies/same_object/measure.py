@@ -20,6 +20,7 @@ from bindscope.arrays.inputs import (
     on_threads,
     read_layers,
     read_probe,
+    row_number,
     to_array,
     train_val_test,
 )
@@ -314,14 +315,21 @@ def _read_classes(classes: Any, shape: Sequence[int], owners: Integers) -> Integ
 def _classes_of_table(table: Any, owners: Integers) -> Integers:
     n, n_patches = owners.shape
     names = [name for name in ("scene", "segment", "class") if name not in table]
-    if names or not table["scene"].isin(range(n)).all():
+    scene = [] if names else [row_number(value) for value in table["scene"].tolist()]
+    if names or not all(0 <= row < n for row in scene):
         problem = f"no column `{names[0]}`" if names else "a scene that is none of the arrays'"
         raise InputError(
             WHERE, f"`classes` has {problem}",
             f"give a row per object: `scene`, from 0 to {n - 1}, `segment` and `class`",
         )  # fmt: skip
     codes = table["class"].astype("category").cat.codes.to_numpy(np.int64) + 1
-    known = dict(zip(zip(table["scene"], table["segment"], strict=True), codes, strict=True))
+    objects = [*zip(scene, table["segment"].tolist(), strict=True)]
+    known = dict(zip(objects, codes, strict=True))
+    if different := [key for key, code in zip(objects, codes, strict=True) if known[key] != code]:
+        raise InputError(
+            WHERE, f"`classes` gives segment {different[0][1]} of scene {different[0][0]} two "
+            "classes", "give a row per object",
+        )  # fmt: skip
     scenes = np.repeat(np.arange(n), n_patches).tolist()
     numbers = [known.get(key, 0) for key in zip(scenes, owners.ravel().tolist(), strict=True)]
     return np.array(numbers, np.int64).reshape(owners.shape)
