@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
+from bindscope.arrays.precision import in_float32
 from bindscope.config.wording import instead
 from bindscope.core.errors import InputError
 from bindscope.core.splits import SPLITS
@@ -74,11 +75,14 @@ class Representation:
         (N, d) or (N, T, d).
     where, name
         For messages.
+    notes
+        What probes cannot read of it; nothing is said of arrays on disk.
     """
 
     values: Any
     where: str
     name: str
+    notes: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -99,7 +103,7 @@ class Representation:
 
 
 def read_layers(
-    values: Any, where: str, name: str, axes: tuple[int, ...] = (2, 3)
+    values: Any, where: str, name: str, axes: tuple[int, ...] = (2, 3), *, centered: bool = False
 ) -> dict[str, Representation]:
     """Check an array, or several of the same scenes by the name of their layer.
 
@@ -112,6 +116,8 @@ def read_layers(
         The function and its parameter, for messages.
     axes
         Numbers of axes that are allowed.
+    centered
+        Whether columns may be centered and scaled, for probes that do so anyway (`in_float32`).
 
     Returns
     -------
@@ -122,10 +128,11 @@ def read_layers(
     if not named:
         raise InputError(where, f"`{name}` has no layer", "give {layer: array}, or an array")
     layers = {
-        str(layer): _representation(array, where, f"{name}[{layer!r}]" if layer != "" else name,
-                                    axes)
+        str(layer): _representation(
+            array, where, f"{name}[{layer!r}]" if layer != "" else name, axes, centered=centered
+        )
         for layer, array in named.items()
-    }  # fmt: skip
+    }
     numbers = {layer: rep.shape[0] for layer, rep in layers.items()}
     if len(set(numbers.values())) > 1:
         counts = ", ".join(f"{layer}: {n}" for layer, n in numbers.items())
@@ -136,15 +143,29 @@ def read_layers(
     return layers
 
 
-def _representation(values: Any, where: str, name: str, axes: tuple[int, ...]) -> Representation:
+def _representation(
+    values: Any, where: str, name: str, axes: tuple[int, ...], *, centered: bool
+) -> Representation:
     array = values if _is_stored(values) else to_array(values, where, name)
     if len(array.shape) not in axes or 0 in array.shape:
         shapes = " or ".join(_AXES[n] for n in axes)
         raise InputError(where, f"`{name}` is {tuple(array.shape)}", f"give it as {shapes}")
-    if not _is_stored(values):
-        array = array.astype(np.float32, copy=False)
-        refuse_unless_finite(array, where, name)
-    return Representation(array, where, name)
+    if _is_stored(values):
+        return Representation(array, where, name)
+    refuse_unless_finite(array, where, name)
+    if not centered:
+        return Representation(array.astype(np.float32, copy=False), where, name)
+    cast, notes = in_float32(array)
+    return Representation(cast, where, name, notes)
+
+
+def notes_of_layers(layers: Mapping[str, Representation]) -> tuple[str, ...]:
+    """Return the notes of all layers, in sentences."""
+    return tuple(
+        f"{f'Layer {layer}: ' if layer else ''}{note}."
+        for layer, representation in layers.items()
+        for note in representation.notes
+    )
 
 
 def _is_stored(values: Any) -> bool:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bindscope.arrays.inputs import (
     Representation,
     StoredRows,
+    notes_of_layers,
     on_threads,
     read_layers,
     read_probe,
@@ -114,10 +115,10 @@ def binding_information(
     >>> bs.binding_information(data.arrays, data.objects, space=data.space).best["layer"]
     'pairs'
     """
-    layers = read_layers(Z, WHERE, "Z")
+    layers = read_layers(Z, WHERE, "Z", centered=True)
     rows = train_val_test(_n_scenes(layers), split, groups, random_state, WHERE, FEWEST_SCENES)
     layers |= _baselines(images, layers, _n_scenes(layers))
-    notes = () if groups is None else (_GROUPS_NOTE,)
+    notes = notes_of_layers(layers) + (() if groups is None else (_GROUPS_NOTE,))
     labels = read_labels(objects, space, rows, notes, scenes)
     return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
 
