@@ -23,7 +23,6 @@ from bindscope.priors.entropies import entropies
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_REPEATED = 5.0  # standard errors by which test codes may occur in train too often
 ARRAYS = "arrays"  # stands for the names of dataset and model
 WHERE = "bindscope.binding_information"
 
@@ -85,9 +84,6 @@ def read_labels(
             "give scenes that differ: there is nothing to decode",
         )  # fmt: skip
     of_split, prior = _priors(known, codes, rows)
-    if prior["method"] == "exact" and (note := _repeated(codes, of_split["test"], rows)):
-        notes.append(note)
-        prior = {**prior, "method": "contradicted"}
     return Labels(codes, feature_code(codes, sizes), sizes, of_split, prior, rows, tuple(notes))
 
 
@@ -137,24 +133,6 @@ def _slugs(names: Sequence[str] | Mapping[str, Any]) -> list[str]:
     if all(slugs) and len(set(slugs)) == len(slugs):
         return slugs
     return [f"group{i}" for i in range(1, len(slugs) + 1)]
-
-
-def _repeated(codes: Bits, test: Anchors, rows: Mapping[str, Integers]) -> str:
-    """Say so if test codes occur in train more often than the declared distribution allows."""
-    sign = 1.0 - 2.0 * codes[rows["test"]]
-    log_p = -np.logaddexp(0, sign * np.asarray(test["object"], np.float64)).sum(1)
-    expected = -np.expm1(len(rows["train"]) * np.log1p(-np.exp(log_p).clip(max=1 - 1e-12)))
-    packed = np.ascontiguousarray(np.packbits(codes, axis=1))
-    names = packed.view([("", packed.dtype)] * packed.shape[1]).reshape(-1)
-    repeated = np.isin(names[rows["test"]], names[rows["train"]])
-    error = np.sqrt((expected * (1 - expected)).sum())
-    if repeated.sum() - expected.sum() <= MOST_REPEATED * error + 1:
-        return ""
-    return (
-        f"{100 * repeated.mean():.0f} % of the test scenes have an object code that train scenes "
-        f"have too; under the declared distribution it would be {100 * expected.mean():.0f} %. The "
-        "prior is not that of these scenes, and no number is a bound (flag assumed_prior)."
-    )
 
 
 def _priors(

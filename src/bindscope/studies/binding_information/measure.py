@@ -35,6 +35,7 @@ from bindscope.studies.binding_information.array_labels import (
 from bindscope.studies.binding_information.best import best_rows
 from bindscope.studies.binding_information.columns import BINDING_COLUMNS
 from bindscope.studies.binding_information.config import AnyProbe, Information
+from bindscope.studies.binding_information.contradictions import checked
 from bindscope.studies.binding_information.fit import fit_row, run_fit
 from bindscope.studies.binding_information.flags import flag_list, flag_text
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
@@ -120,6 +121,8 @@ def binding_information(
     layers |= _baselines(images, layers, _n_scenes(layers))
     notes = notes_of_layers(layers) + (() if groups is None else (_GROUPS_NOTE,))
     labels = read_labels(objects, space, rows, notes, scenes)
+    with on_threads(1):
+        labels = checked(labels, groups)
     return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
 
 
