@@ -86,7 +86,7 @@ def snakemake(product: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     output_files = {"rows": str(tmp_path / "b.json"), "store": str(tmp_path / "b.zarr")}
     job = jobs.Job("x", {}, "{}", "c", Names(files), Names(output_files), Names({}))
     monkeypatch.setattr(jobs, "start", lambda _: job)
-    return SimpleNamespace()
+    return SimpleNamespace(log=[])
 
 
 def write(job: jobs.Job) -> None:

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from harness import warm_python
@@ -57,10 +59,60 @@ def test_without_the_process_behind_it_it_is_python(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys\nprint(sys.executable)\nsys.exit(4)\n")
     with warm_interpreter(()) as executable:
-        kept = tmp_path / "python"
-        kept.write_bytes(executable.read_bytes())
-        kept.chmod(0o755)
-        first = subprocess.run([kept, script], capture_output=True, text=True)
+        caller = tmp_path / "caller.py"
+        caller.write_bytes(executable.with_name("caller.py").read_bytes())
+        first = subprocess.run([executable, script], capture_output=True, text=True)
         assert (first.returncode, first.stdout) == (4, f"{executable}\n")
-    later = subprocess.run([kept, script], capture_output=True, text=True)
+    later = subprocess.run([sys.executable, "-IS", caller, script], capture_output=True, text=True)
     assert (later.returncode, later.stdout) == (4, f"{sys.executable}\n")
+
+
+def test_a_server_that_cannot_import_its_libraries_leaves_python(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.executable)\n")
+    with warm_interpreter(("no_such_library",)) as executable:
+        done = subprocess.run([executable, script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{sys.executable}\n")
+
+
+@pytest.mark.parametrize("problem", ["long", "full", "noexec"])
+def test_where_there_can_be_none_it_is_python(
+    problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("x" * 100 if problem == "long" else "a blank")
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    if problem == "full":
+        monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError("no space left")))
+    if problem == "noexec":
+        monkeypatch.setattr(Path, "chmod", lambda *_: None)
+    with warm_interpreter(()) as executable:
+        assert executable == Path(sys.executable)
+    assert not [*folder.iterdir()]
+
+
+def test_it_works_in_a_folder_with_a_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a b'c").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b'c"))
+    with warm_interpreter(()) as executable:
+        assert executable != Path(sys.executable)
+        called = [executable, "-m", "this"]
+        done = subprocess.run(called, capture_output=True, text=True, check=True)
+    assert "Zen" in done.stdout
+
+
+def test_what_a_job_starts_ends_with_its_caller(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import subprocess\nwith subprocess.Popen(['sleep', '60']) as child:\n"
+        "    print(child.pid, flush=True)\n"
+    )
+    with subprocess.Popen([warm_python(), script], stdout=subprocess.PIPE, text=True) as called:
+        assert called.stdout
+        below = int(called.stdout.readline())
+        called.kill()
+    for _ in range(100):
+        if not Path(f"/proc/{below}").exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it is still there")

@@ -10,54 +10,59 @@ cannot be reached, the script calls Python itself. Linux only (`is_possible`).
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import importlib
 import json
-import logging
 import os
 import runpy
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
 
 LIBRARIES = (
     "matplotlib.figure", "pandas", "pyarrow.parquet", "pydantic", "safetensors.numpy",
     "scipy.special", "scipy.stats", "torch", "zarr",
 )  # fmt: skip
-# What the caller runs; nothing but the built-in modules, for it starts as often as jobs do.
-CALLER = """#!{python} -IS
-import json, os, signal, socket, sys
+# What a job starts; nothing but the built-in modules, for it starts as often as jobs do. Where no
+# process of the server has said that it runs the job, it is Python itself.
+CALLER = """import json, os, signal, socket, sys
 def python():
-    os.execv("{python}", ["{python}", *sys.argv[1:]])
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-if sys.argv[1] != "-m" and not sys.argv[1].endswith(".py"):
+if len(sys.argv) < 2 or sys.argv[1] != "-m" and not sys.argv[1].endswith(".py"):
     python()
-with socket.socket(socket.AF_UNIX) as server:
-    try:
-        server.connect("{address}")
-    except OSError:
-        python()
-    called = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
-    socket.send_fds(server, [b"."], [0, 1, 2])
-    server.sendall(json.dumps(called).encode())
-    server.shutdown(socket.SHUT_WR)
-    code = int(server.makefile().read() or 1)
+called = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+answer = ""
+try:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect({address!r})
+        socket.send_fds(server, [b"."], [0, 1, 2])
+        server.sendall(json.dumps(called).encode())
+        server.shutdown(socket.SHUT_WR)
+        while received := server.recv(64):
+            answer += received.decode()
+except OSError:
+    pass
+if not answer.startswith("{runs}"):
+    python()
+code = int(answer.removeprefix("{runs}") or 1)
 if code < 0:
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """
+_RUNS = "runs "
+_CHECK = "import sys; sys.exit(77)"
 
 
 def is_possible() -> bool:
@@ -67,24 +72,53 @@ def is_possible() -> bool:
 
 @contextlib.contextmanager
 def warm_interpreter(libraries: Sequence[str] = LIBRARIES) -> Iterator[Path]:
-    """Let a process of its own import libraries; yields the path of the interpreter before it."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
-        address, executable = Path(folder, "socket"), Path(folder, "python")
-        executable.write_text(CALLER.format(python=sys.executable, address=address))
-        executable.chmod(0o755)
-        server.bind(str(address))
-        server.listen(64)  # who calls before the libraries are there waits
-        process = subprocess.Popen(
-            [sys.executable, __file__, str(server.fileno()), executable, *libraries],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[server.fileno()],
-            env={**environment, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+    """Let a process of its own import libraries; yields the path of the interpreter before it.
+
+    It is Python's own where the folder of temporary files allows no such interpreter: its path is
+    too long for a socket, it is full, or nothing in it may be executed.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            executable = _listen(Path(folder), server)
+        except OSError:
+            yield Path(sys.executable)
+            return
+        process = _start(server, executable, libraries)
         server.close()
         try:
             yield executable
         finally:
             process.communicate()
+
+
+def _listen(folder: Path, server: socket.socket) -> Path:
+    """Write the interpreter, and let a server wait for it; OSError if it cannot be executed."""
+    address, caller, executable = folder / "socket", folder / "caller.py", folder / "python"
+    server.bind(str(address))
+    server.listen(64)  # who calls before the libraries are there waits
+    caller.write_text(
+        CALLER.format(python=sys.executable, address=str(address), runs=_RUNS), encoding="utf-8"
+    )
+    # Not in the first line itself, where blanks and long paths are not allowed.
+    command = shlex.join([sys.executable, "-IS", str(caller)])
+    executable.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+    executable.chmod(0o700)
+    if subprocess.run([executable, "-c", _CHECK], check=False).returncode != 77:
+        raise OSError(f"{executable} does not call Python")
+    return executable
+
+
+def _start(
+    server: socket.socket, executable: Path, libraries: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.Popen(
+        [sys.executable, __file__, str(server.fileno()), executable, *libraries],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[server.fileno()],
+        env={**environment, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
 
 
 class Imported(MetaPathFinder, Loader):
@@ -118,89 +152,113 @@ class Imported(MetaPathFinder, Loader):
         module.__spec__ = self.spec
 
 
-def serve(listening: int, executable: str, libraries: Sequence[str]) -> None:
-    """Fork a process for each caller until the one that started this is gone."""
+@dataclass(frozen=True)
+class Call:
+    """What an interpreter was called with."""
+
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+
+
+def serve(listening: int, executable: str, libraries: Sequence[str]) -> Call | None:
+    """Fork a process for each caller until the one that started this is gone.
+
+    Returns in each of these, with what it is to run, and in the end with None.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: who started this ends it
     for name in libraries:
         importlib.import_module(name)
     sys.executable = executable
     gc.freeze()
     with socket.socket(fileno=listening) as server:
-        while sys.stdin not in (ready := select.select([server, sys.stdin], [], [])[0]):
-            assert server in ready
+        while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
             caller, _ = server.accept()
             with caller:
-                if not os.fork():
+                if not _forked():
                     server.close()
-                    answer(caller, libraries)
+                    return answer(caller)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:  # those that have answered
                     pass
+    return None
 
 
-def answer(caller: socket.socket, libraries: Sequence[str]) -> NoReturn:
-    """Run what is called in a process of its own, which ends with the caller; tell its status."""
+def _forked() -> bool:
+    """Fork; False in the new process. Where there can be none, the caller has no answer."""
+    try:
+        return os.fork() != 0
+    except OSError:
+        return True
+
+
+def answer(caller: socket.socket) -> Call:
+    """Return what is called in a process of its own, which ends with the caller.
+
+    The process that was asked tells the caller how that one ended.
+    """
     _, files, _, _ = socket.recv_fds(caller, 1, 3)
-    called = json.loads(caller.makefile().read())
+    called = Call(**json.loads(caller.makefile().read()))
     child = os.fork()
     if not child:
         caller.close()
         for descriptor, file in enumerate(files):
             os.dup2(file, descriptor)
+        os.setpgid(0, 0)  # so that what it starts ends with it, too
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        run(**called, libraries=libraries)
+        return called
     for file in files:
         os.close(file)
-    ended = os.pidfd_open(child)
-    poll = select.poll()
-    poll.register(ended, select.POLLIN)
-    poll.register(caller, 0)  # a hang-up alone
-    if ended not in dict(poll.poll()):
-        os.kill(child, signal.SIGKILL)
+    if not _tell(caller, _RUNS) or _hangs_up(caller, child):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    with contextlib.suppress(BrokenPipeError):
-        caller.sendall(str(code).encode())
+    _tell(caller, str(code))
     os._exit(0)
 
 
-def run(
-    arguments: list[str], folder: str, environment: dict[str, str], libraries: Sequence[str]
-) -> NoReturn:
-    """Be an interpreter that starts with these, and end."""
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    script, installed = arguments[0], [path for path in sys.path[1:] if path]
-    first = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    is_module = script == "-m"
-    here = folder if is_module else str(Path(script).parent)
-    sys.path[:] = [here, *first, *installed]
-    sys.orig_argv = [sys.executable, *arguments]
-    sys.argv = arguments[1:] if is_module else arguments
-    sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in libraries))
-    code: object = 1
+def _tell(caller: socket.socket, text: str) -> bool:
+    """Send some text, and return whether the caller is there."""
     try:
-        for path in first:
-            if (customized := Path(path, "sitecustomize.py")).is_file():
-                runpy.run_path(str(customized))
-        if is_module:
-            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(script, run_name="__main__")
-        code = 0
-    except SystemExit as end:
-        code = end.code
-        if isinstance(code, str):
-            print(code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
+        caller.sendall(text.encode())
+    except OSError:
+        return False
+    return True
+
+
+def _hangs_up(caller: socket.socket, child: int) -> bool:
+    """Wait for the end of a process, or of its caller; return whether it was the caller's."""
+    with contextlib.suppress(OSError):  # it has done so itself, or is gone
+        os.setpgid(child, child)
+    ended, poll = os.pidfd_open(child), select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.register(caller, 0)  # a hang-up alone
+    return ended not in dict(poll.poll())
+
+
+def run(call: Call, libraries: Sequence[str]) -> None:
+    """Be an interpreter that starts with a call."""
+    os.chdir(call.folder)
+    os.environ.clear()
+    os.environ.update(call.environment)
+    script, installed = call.arguments[0], [path for path in sys.path[1:] if path]
+    first = [path for path in call.environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    is_module = script == "-m"
+    here = call.folder if is_module else str(Path(script).parent)
+    sys.path[:] = [here, *first, *installed]
+    sys.orig_argv = [sys.executable, *call.arguments]
+    sys.argv = call.arguments[1:] if is_module else call.arguments
+    sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in libraries))
+    for path in first:
+        if (customized := Path(path, "sitecustomize.py")).is_file():
+            runpy.run_path(str(customized))
+    if is_module:
+        runpy.run_module(call.arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    packages = sys.argv[3:]
+    if called := serve(int(sys.argv[1]), sys.argv[2], packages):
+        run(called, packages)

@@ -5,8 +5,6 @@ rule lengths:
         rows=output_of("lengths", "rows"),
     log:
         log_of("lengths"),
-    benchmark:
-        benchmark_of("lengths")
     conda:
         f"{workflow.basedir}/envs/base.yaml"
     resources:
