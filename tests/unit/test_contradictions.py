@@ -64,9 +64,9 @@ def test_what_no_single_object_shows_a_probe_without_input_does() -> None:
     """Two objects occur together more often than four of 16 would, each as often as they would."""
     draw, codes = np.random.default_rng(0), fours(12000, 0).reshape(-1, 16)
     chance = {(1, 1): 0.05, (1, 0): 0.2, (0, 1): 0.2, (0, 0): 0.55}
-    wanted = {(1, 1): 0.12, (1, 0): 0.13, (0, 1): 0.13, (0, 0): 0.62}
-    kept = np.array([wanted[a, b] / chance[a, b] / 2.4 for a, b in codes[:, :2]])
-    labels = labels_of(codes[draw.random(12000) < kept].reshape(-1, 4, 4), FOUR)
+    rates = {(1, 1): 0.12, (1, 0): 0.13, (0, 1): 0.13, (0, 0): 0.62}
+    chosen = np.array([rates[a, b] / chance[a, b] / 2.4 for a, b in codes[:, :2]])
+    labels = labels_of(codes[draw.random(12000) < chosen].reshape(-1, 4, 4), FOUR)
     assert labels.prior["method"] == "contradicted"
     assert "A probe that reads no representation gains 0.0" in labels.notes[0]
 

@@ -35,8 +35,8 @@ NOISE = RNG.integers(0, 256, (3, 24, 24, 3)).astype(np.uint8)
 PALETTE = tuple(COLORS.values())
 
 
-def config(name: str) -> Baseline:
-    return Baseline(name=name, source=f"baseline:{name.replace('-', '_')}")
+def config(name: str, **fields: int) -> Baseline:
+    return Baseline(name=name, source=f"baseline:{name.replace('-', '_')}", **fields)
 
 
 def scenes_of(objects: np.ndarray, area: str) -> np.ndarray:
@@ -195,3 +195,17 @@ def test_pairs_of_patches_are_not_asked_of_a_baseline() -> None:
     }
     with pytest.raises(ConfigError, match="'pixels' has no patches of an image"):
         load_config(raw, "example.yaml")
+
+
+def test_the_histogram_of_resized_images_tells_outlines() -> None:
+    """Of equal areas it is the same for all pairings; pixels between two colors differ."""
+    images = scenes_of(PAIRINGS, "equal")
+    same, resized = (
+        load_model(config("color-histogram", **fields), None, "cpu").preprocess(images).numpy()
+        for fields in ({}, {"input_px": 150})
+    )
+    assert (same == same[0]).all()
+    assert len(np.unique(resized, axis=0)) == len(PAIRINGS)
+    np.testing.assert_allclose(resized.sum(1), 1, rtol=1e-5)
+    own = load_model(config("color-histogram", input_px=64), None, "cpu").preprocess(images)
+    np.testing.assert_array_equal(own.numpy(), same)

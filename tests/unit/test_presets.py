@@ -105,7 +105,9 @@ def test_families_are_compared_where_two_were_fitted_to_the_same_plain_targets(
     section = config["studies"]["binding_information"]
     (block,) = [block for block in section["fits"] if block["name"] == "families"]
     (quadratic,) = [probe for probe in section["probes"] if probe["name"] == "quadratic"]
+    section["probes"].append({"name": "paper", "family": "quadratic", "protocol": "paper"})
     block["probes"] = probes
+    del quadratic["targets"]
     quadratic.update({"targets": targets} if targets else {})
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -26,7 +26,9 @@ def regressions(part, dtype=torch.float64, **fields):
     data, config = problem(**fields), probe("linear")
     source = make_source(config, data)
     run = start(config, heads(part), source.shape)
-    original = HeadProblem(Vectors(source, 2**30), [run], "train").regressions()
+    original = HeadProblem(
+        Vectors(source, 2**30, run.family.linear_part), [run], "train"
+    ).regressions()
     x, sign, offset = original.data
     data = x.to(dtype), sign.to(dtype), None if offset is None else offset.to(dtype)
     return Regressions(data, original.rows, original.penalised.to(dtype))
@@ -119,7 +121,7 @@ def fit_one(data, l2):
     source = make_source(config, data)
     run = start(config, heads("object"), source.shape)
     train, val = (
-        HeadProblem(Vectors(source, 2**30), [run], split).regressions()
+        HeadProblem(Vectors(source, 2**30, run.family.linear_part), [run], split).regressions()
         for split in ("train", "val")
     )
     return val.losses(solve(train, l2).w) / np.log(2)
@@ -130,7 +132,7 @@ def test_strengths_are_averaged_by_their_likelihood():
     config, data = probe("linear"), problem((300, 300, 300), noise=1.0)
     source = make_source(config, data)
     run = start(config, heads("object"), source.shape)
-    val = HeadProblem(Vectors(source, 2**30), [run], "val").regressions()
+    val = HeadProblem(Vectors(source, 2**30, run.family.linear_part), [run], "val").regressions()
     torch.manual_seed(0)
     path = [0.1 * torch.randn(val.shape) for _ in range(3)]
     average = Average(val, path[0])

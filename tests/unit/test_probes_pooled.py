@@ -62,15 +62,26 @@ def test_it_reads_which_features_share_a_patch_and_nothing_where_they_do_not() -
         probe("pooled_quadratic", targets=["anchored"], components=1),
         patches_of_objects(paired=True), [0],
     )  # fmt: skip
-    left = {
+    losses = {
         name: result.losses["object_anchored"].mean()
         for name, result in (("paired", paired), ("apart", apart), ("mean", mean))
     }
-    assert left["paired"] < 0.02 * H_OBJECT
+    assert losses["paired"] < 0.02 * H_OBJECT
     # Both know how often each color and shape is there; a random partner is the own shape at times.
-    assert left["apart"] == pytest.approx(left["mean"], rel=0.2)
-    assert left["apart"] > 0.1 * H_OBJECT
+    assert losses["apart"] == pytest.approx(losses["mean"], rel=0.2)
+    assert losses["apart"] > 0.1 * H_OBJECT
     assert not set(paired.flags) & {"not_converged", "collapsed", "diverged"}
+
+
+def test_labels_that_are_streamed_are_those_of_their_scenes() -> None:
+    """At this memory what is read fits, and labels pass through a buffer."""
+    data = patches_of_objects(paired=True)
+    held, streamed = (
+        fit(probe("pooled_quadratic", targets=["anchored"], memory_mb=mb), data, [0])[0]
+        for mb in (1024, 1)
+    )
+    losses = [result.losses["object_anchored"].mean() for result in (held, streamed)]
+    assert losses[0] == pytest.approx(losses[1], abs=0.01)
 
 
 def test_products_are_those_of_whitened_components() -> None:
@@ -87,10 +98,10 @@ def test_products_are_those_of_whitened_components() -> None:
     components = tokens @ (directions[:, -4:] / np.sqrt(variances[-4:]))[:, ::-1]
     products = np.einsum("nti,ntj->nij", components, components) / tokens.shape[1]
     expected = np.concatenate([tokens.mean(1), products[:, *np.triu_indices(4)]], axis=1)
-    found = family.vector(inputs).numpy()
+    measured = family.vector(inputs).numpy()
     # A component's sign is nobody's choice, so that of a product is not either.
-    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=2e-4)
-    np.testing.assert_allclose(found[:, sum(SIZES)].mean(), 1, atol=1e-4)
+    np.testing.assert_allclose(np.abs(measured), np.abs(expected), atol=2e-4)
+    np.testing.assert_allclose(measured[:, sum(SIZES)].mean(), 1, atol=1e-4)
 
 
 def test_components_that_do_not_vary_are_left_out() -> None:

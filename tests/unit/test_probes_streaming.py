@@ -238,7 +238,11 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
     problems = []
     for source in (VectorBatches(data, True, CPU), StreamedBatches(data, 4000, True, CPU)):
         run = begin(config, heads(part), source.shape)
-        problems.append(HeadProblem(Vectors(source, 2**20), [run], "train").regressions())
+        problems.append(
+            HeadProblem(
+                Vectors(source, 2**20, run.family.linear_part), [run], "train"
+            ).regressions()
+        )
     in_memory, passes = problems
     assert in_memory.in_memory
     assert not passes.in_memory

@@ -174,9 +174,19 @@ def configuration(file: Path, study: str, entries: Sequence[Entry], images: Imag
         parts += [_dataset_of(images, side) if images else known, "\nmodels:\n", models, "\n", _ZOO]
         if study != "same_object":
             parts.append("  # Rivals: numbers of an image that bind nothing.\n")
-            parts += [f'  - {{name: {name}, source: "{_BASELINES[name]}"}}\n' for name in baselines]
+            rendered = ZOO_PX if not images else side
+            parts += [_baseline(name, entries, rendered) for name in baselines]
     title = f"{names} next to {'known models' if study == 'binding_id' else 'the zoo'}"
     return "".join([*parts, "\nstudies:\n", section, f'\nreport: {{title: "{title}"}}\n'])
+
+
+def _baseline(name: str, entries: Sequence[Entry], scene_px: int) -> str:
+    """Return the line of a baseline; the histogram's images are those that the models receive."""
+    keys: dict[str, Any] = {"name": name, "source": _BASELINES[name]}
+    largest = max(entry.input_px for entry in entries)
+    if name == "color-histogram" and largest != scene_px:
+        keys["input_px"] = largest
+    return f"  - {flow(keys)}\n"
 
 
 def flow(value: Any) -> str:

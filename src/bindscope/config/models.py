@@ -85,6 +85,12 @@ class Baseline(ModelEntry):
         "each color; of `render: {kind: shapes}` only), pixels (12 x 12, means). It has one layer "
         "and is read with `tokens: [cls]`.",
     )
+    input_px: PositiveInt | None = Field(
+        None,
+        description="Side to which images are resized first (bicubic), as for a model with this "
+        "input: pixels between two colors are new colors, whose number depends on the outline. "
+        "Default: images as they are.",
+    )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
     @property

@@ -105,7 +105,8 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
     if scheme == "toy":
         return _toy(model, image_px)
     if scheme == "baseline":
-        return Tower(0, BASELINES[name.replace("_", "-")].dim, image_px, image_px)
+        side = model.get("input_px") or image_px
+        return Tower(0, BASELINES[name.replace("_", "-")].dim, side, side)
     if scheme == "python":
         depth = model.get("n_layers") or len(model.get("modules") or ()) or 12
         return Tower(depth, 768, 16, image_px, unknown=f"the width of {model['source']}")

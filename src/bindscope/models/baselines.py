@@ -173,8 +173,8 @@ class BaselineModel:
     n_layers = 0
     weights_sha256 = ""
 
-    def __init__(self, name: str, device: device) -> None:
-        self._baseline, self._device = BASELINES[name], device
+    def __init__(self, name: str, device: device, input_px: int | None = None) -> None:
+        self._baseline, self._device, self._input_px = BASELINES[name], device, input_px
         self.dim, self.revision = self._baseline.dim, f"baseline {name}"
         self.token_map = TokenMap(prefix=1, registers=0, grid=(0, 0), patch_px=1, has_cls=True)
         self.shapes: dict[Layer, LayerShape] = {0: LayerShape(self.dim, self.token_map)}
@@ -183,6 +183,11 @@ class BaselineModel:
         """Describe images: uint8 (B, H, W, 3) to float32 (B, dim)."""
         import torch
 
+        if self._input_px:
+            from bindscope.models.images import resized
+
+            tensor = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
+            images = resized(tensor, self._input_px).permute(0, 2, 3, 1).numpy()
         return torch.from_numpy(self._baseline.describe(images)).to(self._device)
 
     def residual_stream(
@@ -196,5 +201,5 @@ class BaselineModel:
 def load(
     config: BaselineEntry, weights: Path | None, device: device, input_px: int | None = None
 ) -> BaselineModel:
-    """Return a baseline, which reads images as they are (`load_model`)."""
-    return BaselineModel(config.name, device)
+    """Return a baseline (`load_model`); it reads images as they are, unless it says a size."""
+    return BaselineModel(config.name, device, config.input_px)

@@ -57,10 +57,7 @@ class Transform:
                 "give whole images with three channels of 0 to 255, colors last",
             )
         pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).permute(0, 3, 1, 2)
-        if pixels.shape[2:] != (self.px, self.px):
-            pixels = torch.nn.functional.interpolate(
-                pixels, size=(self.px, self.px), mode=self.mode, antialias=self.mode != "nearest"
-            )
+        pixels = resized(pixels, self.px, self.mode)
         if device.type == "cuda":
             pixels = pixels.pin_memory()
         # Widened and brought into torch's order of axes in one pass over memory.
@@ -70,6 +67,15 @@ class Transform:
         mean = 255.0 * torch.tensor(self.mean, device=device).view(-1, 1, 1)
         std = 255.0 * torch.tensor(self.std, device=device).view(-1, 1, 1)
         return values.sub_(mean).div_(std)
+
+
+def resized(pixels: Tensor, px: int, mode: str = "bicubic") -> Tensor:
+    """Resize images (B, 3, H, W) to a side of `px`; those that have it stay as they are."""
+    if pixels.shape[2:] == (px, px):
+        return pixels
+    return torch.nn.functional.interpolate(
+        pixels, size=(px, px), mode=mode, antialias=mode != "nearest"
+    )
 
 
 def check_input_px(px: int, patch_px: int, where: str) -> None:

@@ -46,7 +46,7 @@ CLAIMS: Final = (
     Claim(
         BINDS,
         "A probe decodes more of the pairing from the representation than probes decode from the "
-        "colors of the images alone, without their places.",
+        "colors of the pixels alone, without their places.",
         unit="bits",
     ),
     Claim(
@@ -117,6 +117,7 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
             f"{rival['model']} is flagged {flags}" if flags else reason,
             # Against a rival of nothing, the exact test against 0 stands.
             p_value=None if high else effect.p_value,
+            is_bound=not high,
         )  # fmt: skip
 
 

@@ -99,11 +99,11 @@ def _miscounted(labels: Labels, weights: Mapping[str, Floats]) -> str:
         if chance[worst] < LEVEL / tests:
             cell = ", ".join(map(str, np.unravel_index(worst, labels.sizes)))
             total = weight.sum()
-            found = (weight * labels.objects[index]).sum(0)[worst]
+            number = (weight * labels.objects[index]).sum(0)[worst]
             return (
-                f"The object of the values ({cell}) occurs in {100 * found / total:.1f} % of the "
+                f"The object of the values ({cell}) occurs in {100 * number / total:.1f} % of the "
                 f"{split} scenes; the declared distribution, given the objects before it, predicts "
-                f"{100 * (found - above[worst]) / total:.1f} %."
+                f"{100 * (number - above[worst]) / total:.1f} %."
             )
     return ""
 

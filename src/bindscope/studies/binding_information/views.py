@@ -13,6 +13,7 @@ from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.flags import flag_list
 from bindscope.studies.binding_information.names import CONTROL, PAPERS
+from bindscope.studies.binding_information.quantities import QUANTITIES
 from bindscope.studies.binding_information.registry import known_families
 from bindscope.studies.binding_information.schemas import family_of
 from bindscope.tables.groups import Groups, complete_groups, group_names
@@ -111,7 +112,7 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     One row per (dataset, model, layer, tokens, probe, control), where `model` is the name that is
     shown (`named_groups`), with the means of the numbers, `n_seeds` (of probes), `n_models`, and
     `LABELS`. Ends of intervals are means too; of several models they are those of the t interval of
-    the mean over training seeds.
+    the mean over training seeds, within 0 and the entropy where they are of a bound.
     """
     return over_models(each_model(named_groups(rows)))
 
@@ -142,6 +143,9 @@ def over_models(rows: pd.DataFrame) -> pd.DataFrame:
         ends = [f"{name}_{end}" for name in centers]
         several = means[centers].to_numpy() + sign * half
         means[ends] = np.where(counts[centers] > 1, several, means[ends])
+    for quantity in (q for q in QUANTITIES if q.bound in centers and q.entropy in names):
+        ends = [f"{quantity.bound}_low", f"{quantity.bound}_high"]
+        means[ends] = means[ends].clip(lower=0).clip(upper=means[quantity.entropy], axis=0)
     means[labels] = groups[labels].first()
     means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()
     means = means.reset_index()

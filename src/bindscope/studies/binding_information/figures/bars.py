@@ -113,12 +113,12 @@ def tokens(
 
 def _compared(rows: pd.DataFrame) -> pd.DataFrame:
     """Return groups of seeds, and all rows of models that stand alone; those to compare, if any."""
-    each = each_model(named_groups(rows))
-    shown = over_models(each)
-    alone = each[each["model"].isin(shown["model"])]
-    shown = pd.concat([shown[~shown["model"].isin(alone["model"])], alone])
-    bars = shown.groupby(["dataset", "model"])["probe"].transform("size")
-    return shown[bars > 1] if (bars > 1).any() else shown
+    models = each_model(named_groups(rows))
+    groups = over_models(models)
+    alone = models[models["model"].isin(groups["model"])]
+    both = pd.concat([groups[~groups["model"].isin(alone["model"])], alone])
+    bars = both.groupby(["dataset", "model"])["probe"].transform("size")
+    return both[bars > 1] if (bars > 1).any() else both
 
 
 def _ticks(part: pd.DataFrame) -> dict[str, str]:

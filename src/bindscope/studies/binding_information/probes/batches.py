@@ -56,6 +56,10 @@ class Labels:
         """Join those of successive scenes."""
         return cls({n: torch.cat([part.columns[n] for part in parts]) for n in parts[0].columns})
 
+    def copy(self) -> Labels:
+        """Return them apart from the buffer of a stream, which the next batch overwrites."""
+        return Labels({name: values.clone() for name, values in self.columns.items()})
+
     def __len__(self) -> int:
         """Return the number of scenes."""
         return len(self.columns["objects"])

@@ -129,7 +129,7 @@ class Vectors:
         return z if self.basis is None else z @ self.basis
 
     def _whole(self, split: str) -> tuple[Tensor, Labels]:
-        parts, labels = zip(*self.raw(split), strict=True)
+        parts, labels = zip(*((z, each.copy()) for z, each in self.raw(split)), strict=True)
         return torch.cat(parts), Labels.joined(labels)
 
     def raw(self, split: str) -> Iterator[tuple[Tensor, Labels]]:
