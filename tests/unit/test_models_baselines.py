@@ -207,5 +207,5 @@ def test_the_histogram_of_resized_images_tells_outlines() -> None:
     assert (same == same[0]).all()
     assert len(np.unique(resized, axis=0)) == len(PAIRINGS)
     np.testing.assert_allclose(resized.sum(1), 1, rtol=1e-5)
-    own = load_model(config("color-histogram", input_px=64), None, "cpu").preprocess(images)
-    np.testing.assert_array_equal(own.numpy(), same)
+    unchanged = load_model(config("color-histogram", input_px=64), None, "cpu").preprocess(images)
+    np.testing.assert_array_equal(unchanged.numpy(), same)

@@ -76,11 +76,11 @@ def test_it_reads_which_features_share_a_patch_and_nothing_where_they_do_not() -
 def test_labels_that_are_streamed_are_those_of_their_scenes() -> None:
     """At this memory what is read fits, and labels pass through a buffer."""
     data = patches_of_objects(paired=True)
-    held, streamed = (
+    in_memory, streamed = (
         fit(probe("pooled_quadratic", targets=["anchored"], memory_mb=mb), data, [0])[0]
         for mb in (1024, 1)
     )
-    losses = [result.losses["object_anchored"].mean() for result in (held, streamed)]
+    losses = [result.losses["object_anchored"].mean() for result in (in_memory, streamed)]
     assert losses[0] == pytest.approx(losses[1], abs=0.01)
 
 
