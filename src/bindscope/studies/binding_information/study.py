@@ -339,10 +339,9 @@ STUDY = Study(
         _figure(
             "figures.training:training",
             "Training and validation losses",
-            "Losses during training. First row, of models trained in this run: their own objective, "
-            "on training (thin) and validation scenes (thick). Other rows: validation loss of probes "
-            "on the "
-            "last layer, in bits per scene; the linear family's ridge strengths follow one "
+            "Losses during training. First row, of models trained in this run: their objective, on "
+            "training (thin) and validation scenes (thick). Other rows: validation loss of probes "
+            "on the last layer, in bits per scene; the linear family's ridge strengths follow one "
             "another. A curve that still falls at its end has not converged. Single fits, without "
             "intervals.",
             _training,
