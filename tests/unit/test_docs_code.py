@@ -1,0 +1,39 @@
+"""Python on every page: it parses, and what it imports of bindscope is there.
+
+Blocks that call a function of arrays, and those of tutorials, run in tests of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{i}")
+    for page in PAGES
+    for i, block in enumerate(re.findall(r"(?ms)^```python\n(.*?)^```", page.read_text("utf-8")))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_what_a_block_imports_is_there(block: str) -> None:
+    # An entry of a mapping, shown alone, is no statement.
+    entry = re.fullmatch(r"\s*\"[^\n]*,\n", block)
+    tree = ast.parse(f"{{{block}}}" if entry else block)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bindscope"):
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.util.find_spec(
+                    f"{node.module}.{alias.name}"
+                ), alias.name
+        called = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if called and node.value.id == "bs":
+            assert hasattr(importlib.import_module("bindscope"), node.attr), node.attr
