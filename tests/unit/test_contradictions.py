@@ -8,9 +8,11 @@ import pytest
 import torch
 
 import bindscope as bs
-from bindscope.arrays.inputs import train_val_test
+from bindscope.arrays.inputs import Representation, train_val_test
 from bindscope.studies.binding_information.array_labels import Labels, read_labels
 from bindscope.studies.binding_information.contradictions import checked
+from bindscope.studies.binding_information.families import LinearProbe
+from bindscope.studies.binding_information.measure import _measured, _probe_data
 
 Codes = npt.NDArray[np.uint8]
 GROUPS = [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]
@@ -43,7 +45,7 @@ def fours(n: int, seed: int) -> Codes:
 
 def labels_of(codes: Codes, space: object, seed: int = 0, groups: object = None) -> Labels:
     rows = train_val_test(len(codes), None, groups, seed, "here", 10)
-    return checked(read_labels(codes, space, rows), groups)
+    return checked(read_labels(codes, space, rows, groups=groups))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -103,3 +105,49 @@ def test_noise_gets_no_bound_from_a_false_prior() -> None:
     assert "assumed_prior" in result.best["flags"]
     assert "≥" not in str(result)
     assert "holds" not in set(result.claims["verdict"])
+
+
+def test_halves_of_validation_share_no_group() -> None:
+    codes, groups = fours(400, 0), np.random.default_rng(1).integers(0, 40, 400)
+    rows = train_val_test(400, None, groups, 0, "here", 10)
+    labels = read_labels(codes, FOUR, rows, groups=groups)
+    z = np.zeros((400, 1), np.float32)
+    val = _probe_data(labels, Representation(z, "here", "Z"), "vectors").val
+    assert val.groups is not None
+    first, second = (set(val.groups[val.halves() == half]) for half in (0, 1))
+    assert first
+    assert second
+    assert not first & second
+
+
+def test_vectors_of_near_duplicates_hold_no_pairing() -> None:
+    """A random vector per original, and four copies of it with a little noise."""
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        originals = np.repeat(np.arange(100), 4)
+        z = draw.normal(size=(100, 256))[originals] + 0.05 * draw.normal(size=(400, 256))
+        result = bs.binding_information(
+            z, permutations(100, seed)[originals], space=MATCHED, probes=["linear"],
+            groups=originals, random_state=seed,
+        )  # fmt: skip
+        assert "holds" not in set(result.claims["verdict"])
+        assert result.best["pairing_lower_bound_bits_low"] == 0
+        assert not result.notes
+
+
+def test_intervals_of_groups_are_wider_than_those_of_copies() -> None:
+    draw = np.random.default_rng(0)
+    originals = np.repeat(np.arange(250), 4)
+    codes = permutations(250, 0)[originals]
+    z = codes.reshape(len(codes), -1) + draw.normal(size=(250, 16))[originals]
+    split = np.repeat(draw.choice(["train", "val", "test"], 250, p=[0.6, 0.2, 0.2]), 4)
+    widths = []
+    for groups in (originals, np.arange(1000)):
+        rows = {part: np.flatnonzero(split == part) for part in ("train", "val", "test")}
+        labels = read_labels(codes, MATCHED, rows, groups=groups)
+        row = _measured(
+            [LinearProbe(name="linear", family="linear", targets=("chained",))],
+            {"z": Representation(z.astype(np.float32), "here", "Z")}, labels, 0, "none",
+        ).best  # fmt: skip
+        widths.append(row["pairing_lower_bound_bits"] - row["pairing_lower_bound_bits_low"])
+    assert widths[0] > 1.4 * widths[1]

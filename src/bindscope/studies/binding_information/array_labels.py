@@ -39,7 +39,7 @@ class Labels:
     `objects` are uint8 (N, K), `features` (N, n); `sizes` those of the feature groups. By split,
     `anchors` are prior log-odds of its scenes, in the order of `rows`, and their count bits.
     `prior` are entropies of the test split (a row of `priors.entropies`), `notes` what contradicts
-    the prior or is not encoded, in sentences.
+    the prior or is not encoded, in sentences, `groups` labels (N,) of near-duplicates.
     """
 
     objects: Bits
@@ -49,6 +49,7 @@ class Labels:
     prior: Mapping[str, Any]
     rows: Mapping[str, Integers]
     notes: tuple[str, ...] = ()
+    groups: Integers | None = None
 
 
 def read_labels(
@@ -57,6 +58,7 @@ def read_labels(
     rows: Mapping[str, Integers],
     more_notes: Sequence[str] = (),
     scenes: Any = None,
+    groups: Any = None,
 ) -> Labels:
     """Check codes and space (`measure.binding_information`) of the splits, and count the prior."""
     notes, n_scenes = [*more_notes], sum(map(len, rows.values()))
@@ -84,7 +86,10 @@ def read_labels(
             "give scenes that differ: there is nothing to decode",
         )  # fmt: skip
     of_split, prior = _priors(known, codes, rows)
-    return Labels(codes, feature_code(codes, sizes), sizes, of_split, prior, rows, tuple(notes))
+    if groups is not None:
+        groups = np.unique(np.asarray(groups), return_inverse=True)[1]
+    features = feature_code(codes, sizes)
+    return Labels(codes, features, sizes, of_split, prior, rows, tuple(notes), groups)
 
 
 def _from_table(

@@ -26,27 +26,27 @@ _NO_BOUND = "The prior is not that of these scenes, and no number is a bound (fl
 Floats = npt.NDArray[np.float64]
 
 
-def checked(labels: Labels, groups: npt.ArrayLike | None = None) -> Labels:
+def checked(labels: Labels) -> Labels:
     """Mark an exact prior as `contradicted` where scenes are not of its distribution; say why.
 
-    `groups` are labels (N,) of near-duplicates, which count as one scene.
+    Near-duplicates, of one of the groups of `labels`, count as one scene.
     """
     if labels.prior["method"] != "exact":
         return labels
-    if not (note := next(_contradictions(labels, _weights(labels, groups)), "")):
+    if not (note := next(_contradictions(labels, _weights(labels)), "")):
         return labels
     prior = {**labels.prior, "method": "contradicted"}
     return replace(labels, prior=prior, notes=(*labels.notes, f"{note} {_NO_BOUND}"))
 
 
-def _weights(labels: Labels, groups: npt.ArrayLike | None) -> dict[str, Floats]:
+def _weights(labels: Labels) -> dict[str, Floats]:
     """Return what each scene counts for, by split; near-duplicates count for one together."""
     weights = {}
     for split, index in labels.rows.items():
         weights[split] = np.ones(len(index))
-        if groups is not None:
+        if labels.groups is not None:
             _, member, sizes = np.unique(
-                np.asarray(groups)[index], return_inverse=True, return_counts=True
+                labels.groups[index], return_inverse=True, return_counts=True
             )
             weights[split] = 1.0 / sizes[member]
     return weights

@@ -30,7 +30,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bindscope.core.errors import StoreError
-from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
+from bindscope.statistics.bootstrap import (
+    cluster_numbers,
+    cluster_sums,
+    interval,
+    resampled_means,
+)
 from bindscope.statistics.lower_limits import pessimistic_means
 from bindscope.studies.binding_information.flags import (
     above_prior,
@@ -76,6 +81,7 @@ def estimate(
     *,
     disjoint: bool = False,
     nothing_to_learn: bool = False,
+    groups: NDArray[np.integer] | None = None,
 ) -> dict[str, Any]:
     """Turn one seed of one fit into a table row, without the names that the caller adds.
 
@@ -94,6 +100,8 @@ def estimate(
         Whether the splits share no feature code; then intervals are over feature codes.
     nothing_to_learn
         Whether labels have nothing to do with the representation (`collapsed` is then no flag).
+    groups
+        Labels of near-duplicates among the test scenes, (N,): intervals are then over these.
 
     Returns
     -------
@@ -120,9 +128,9 @@ def estimate(
     bound = lower_bound_probe(result.val_loss_bits)
     row |= _estimates(means, prior, bound)
     row |= ratios(row)
-    clusters = cluster_numbers(features) if disjoint else None
+    clusters = cluster_numbers(features) if disjoint else groups
     row |= _intervals(scores, means, gained, prior, bound, clusters, config)
-    row[EVIDENCE] = _evidence(result, prior)
+    row[EVIDENCE] = _evidence(result, prior, groups)
     anchored = [row.pop(f"anchored{end}") for end in ("", "_low", "_high")]
     row |= _outcome(result, row, anchored, nothing_to_learn)
     failed = [name for name, values in losses.items() if not np.isfinite(values).all()]
@@ -242,18 +250,21 @@ def _within(values: Means, gained: Mapping[str, PartGains]) -> dict[str, Any]:
     }
 
 
-def _evidence(result: FitResult, prior: Mapping[str, Any]) -> float | None:
+def _evidence(
+    result: FitResult, prior: Mapping[str, Any], groups: NDArray[np.integer] | None
+) -> float | None:
     """Return the log of the e-value against no pairing information, in bits.
 
     Given the counts, and without information, the mean of the mixture's probability over the
-    prior's is 1 in every scene.
+    prior's is 1 in every scene. Near-duplicates, of one of `groups`, count as one scene.
     """
     if prior["method"] != "exact" or prior.get(PAIRING.entropy) is None:
         return None
     if "chained_object" not in result.losses:
         return None
     gains = result.anchor_losses["chained_object"] - result.losses["chained_object"]
-    return float(gains.sum())
+    sums, sizes = cluster_sums(gains[:, None], groups)
+    return float((sums[:, 0] / sizes).sum())
 
 
 def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:

@@ -103,7 +103,7 @@ def fit_row(
     test = data.shuffled_labels(result.seed).test if shuffled else data.test
     row = estimate(
         result, prior, test.objects, whole(test.features), information,
-        disjoint=disjoint, nothing_to_learn=shuffled,
+        disjoint=disjoint, nothing_to_learn=shuffled, groups=data.test.groups,
     )  # fmt: skip
     return {
         **names, "seed": result.seed, **counts, "protocol": probe.protocol,

@@ -43,7 +43,6 @@ from bindscope.studies.binding_information.registry import known_families
 
 FEWEST_SCENES = 50
 _VIEW = "bindscope.studies.binding_information.result_view:VIEW"
-_GROUPS_NOTE = "Intervals resample scenes, not groups: they may be too narrow."
 _SCENES_AT_ONCE = 512  # of patch tokens on disk
 
 Array = npt.NDArray[Any]
@@ -92,8 +91,8 @@ def binding_information(
     scenes
         Names (N,) of the scenes of `Z`, in its order, if `scene` of `objects` has names.
     groups, split
-        Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %); or
-        `train`, `val` or `test` for each scene (N,).
+        Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %) and
+        count as one scene in intervals; or `train`, `val` or `test` for each scene (N,).
     control
         ``"shuffled_labels"`` pairs scenes and labels at random: all bounds should be about 0.
     random_state, device
@@ -119,10 +118,9 @@ def binding_information(
     layers = read_layers(Z, WHERE, "Z", centered=True)
     rows = train_val_test(_n_scenes(layers), split, groups, random_state, WHERE, FEWEST_SCENES)
     layers |= _baselines(images, layers, _n_scenes(layers))
-    notes = notes_of_layers(layers) + (() if groups is None else (_GROUPS_NOTE,))
-    labels = read_labels(objects, space, rows, notes, scenes)
+    labels = read_labels(objects, space, rows, notes_of_layers(layers), scenes, groups)
     with on_threads(1):
-        labels = checked(labels, groups)
+        labels = checked(labels)
     return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
 
 
@@ -226,6 +224,7 @@ def _probe_data(labels: Labels, z: Representation, tokens: str) -> ProbeData:
             labels.objects[index],
             labels.features[index],
             labels.anchors[name],
+            None if labels.groups is None else labels.groups[index],
         )
         for name, index in labels.rows.items()
     }

@@ -109,6 +109,7 @@ class Source(Protocol):
     n_counts: int  # count bits
     scenes: dict[str, int]  # number of them by split
     standardisers: dict[str, Standardiser]
+    halves: Tensor  # the one of the two halves of val that each of its scenes is in
     shared_order: bool  # whether all seeds of a block read the same order
 
     def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[Batch]:
@@ -158,6 +159,7 @@ class VectorBatches:
         self.shape, self.sizes, self.n_counts = InputShape(dim), data.sizes, data.n_counts
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
         self.held = {name: Labels.read(split, device) for name, split in data.splits.items()}
+        self.halves = torch.from_numpy(data.val.halves()).to(device)
         self.standardisers = {"z": Standardiser.identity(dim)}
         self.z: dict[str, Tensor] = {}
         for name, split in data.splits.items():  # train comes first
@@ -205,6 +207,7 @@ class StreamedBatches:
         self, data: ProbeData, memory: int, standardise: bool, device: torch.device
     ) -> None:
         self.device, self.sizes, self.n_counts = device, data.sizes, data.n_counts
+        self.halves = torch.from_numpy(data.val.halves()).to(device)
         self.label_names = tuple(data.train.labels)
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
         columns = {name: _input_rows(split) for name, split in data.splits.items()}

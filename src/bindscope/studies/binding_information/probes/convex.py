@@ -81,7 +81,7 @@ def fit_linear_parts(
         contained = HeadProblem(vectors, group, "train", width=vectors.contained_dim)
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
-        path = _Path(train.regressions(), val.regressions(), halves, start)
+        path = _Path(train.regressions(), val.regressions(), halves, source.halves, start)
         if contained.width:
             path.follow(contained.regressions(), contained.rows(), checkpoints)
         path.follow(train.regressions(), train.rows(), checkpoints)
@@ -178,7 +178,7 @@ def _basis(z: Tensor) -> Tensor | None:
 class HeadProblem:
     """Heads of several runs as regressions on [z; 1; bits - 1/2] of one split.
 
-    `half` 0 or 1 takes every second scene of it, `width` the first so many numbers of z.
+    `half` 0 or 1 takes that half of the validation scenes, `width` the first so many numbers of z.
     """
 
     vectors: Vectors
@@ -220,10 +220,17 @@ class HeadProblem:
         w[dim] = torch.where(torch.tensor(free, device=rate.device), rate.logit(), 0.0)
         return w
 
+    def _blocks(self) -> Iterator[Block]:
+        """Start a pass over the scenes."""
+        halves, start = self.vectors.source.halves, 0
+        for z, labels in self.vectors.blocks(self.split):
+            scenes: slice | Tensor = slice(None)
+            if self.half is not None:
+                scenes = (halves[start : start + len(z)] == self.half).nonzero().squeeze(1)
+            start += len(z)
+            yield self._block(z[scenes, : self.dim], labels.take(scenes))
+
     def _block(self, z: Tensor, labels: Labels) -> Block:
-        z = z[:, : self.dim]
-        if self.half is not None:
-            z, labels = z[self.half :: 2], labels.take(slice(self.half, None, 2))
         blocks = [labels.of_heads(run.heads) for run in self.runs]
         bits, ones = blocks[0][0], torch.ones(len(z), 1, device=z.device)
         truth = torch.cat([truth for _, _, truth in blocks], dim=1)
@@ -242,12 +249,9 @@ class HeadProblem:
         rows = [dim + 1 + run.heads.first + k for run in self.runs for k in range(run.heads.count)]
         used = torch.tensor(rows, device=device)
         if self.split in self.vectors.held:
-            return Regressions(self._block(*self.vectors.held[self.split]), used, penalised)
-        return Regressions(
-            lambda: (self._block(*block) for block in self.vectors.blocks(self.split)),
-            used,
-            penalised,
-        )
+            [block] = self._blocks()
+            return Regressions(block, used, penalised)
+        return Regressions(self._blocks, used, penalised)
 
 
 class Average:
@@ -280,14 +284,19 @@ class _Path:
     By column (C,), `chosen` is the strength with the largest share (infinite: the start, without
     weights) and `short` about how far weights are above their optimum, in nats per scene. `seen`
     are iterations so far and losses of train and val after each strength, `halves` the averages
-    that each half of val would take.
+    that each half of val would take, `half_of` the half of each scene.
     """
 
     def __init__(
-        self, train: Regressions, val: Regressions, halves: Sequence[Regressions], start: Tensor
+        self,
+        train: Regressions,
+        val: Regressions,
+        halves: Sequence[Regressions],
+        half_of: Tensor,
+        start: Tensor,
     ) -> None:
         self.train, self.start, self.average = train, start.clone(), Average(val, start)
-        self.halves = [Average(half, start) for half in halves]
+        self.halves, self.half_of = [Average(half, start) for half in halves], half_of
         self.chosen = torch.full_like(self.average.evidence, torch.inf)
         self.largest, self.short = torch.ones_like(self.chosen), torch.zeros_like(self.chosen)
         self.taken = 0
@@ -323,11 +332,12 @@ class _Path:
         """
         val = self.average.scenes
         gains = val.scene_gains(self.average.w, self.start, columns)
-        halves = torch.cat([torch.arange(len(x)) % 2 for x, *_ in val.blocks()]).to(gains.device)
         crossed = torch.empty_like(gains)
         pairs = zip(self.halves, reversed(self.halves), strict=True)
         for half, (scored, partner) in enumerate(pairs):
-            crossed[halves == half] = scored.scenes.scene_gains(partner.w, self.start, columns)
+            crossed[self.half_of == half] = scored.scenes.scene_gains(
+                partner.w, self.start, columns
+            )
         return gains / LN2, crossed / LN2
 
     def reset(self, columns: slice) -> None:

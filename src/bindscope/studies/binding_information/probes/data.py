@@ -12,6 +12,7 @@ from math import prod
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from bindscope.core.errors import StoreError
 from bindscope.fitting.rows import Array, ArrayRows, Rows, whole
@@ -53,12 +54,14 @@ class SplitData:
     (N, n). Anchors are what `priors.anchors` returns: prior log-odds in nats, float32 `object` (N,
     K), `feature` (N, n) and `object_given_feature` (N, K). Where there are count bits, those too,
     `counts` uint8 (N, T), with `counts_given_feature` (N, T) and `object_given_counts` (N, K).
+    Scenes with one of the labels `groups`, integers (N,), are near-duplicates and count as one.
     """
 
     z: Array | Rows
     objects: Array | Rows
     features: Array | Rows
     anchors: Mapping[str, Array | Rows]
+    groups: npt.NDArray[np.integer] | None = None
 
     @property
     def n_scenes(self) -> int:
@@ -70,6 +73,13 @@ class SplitData:
         """What is fitted, by name: `objects`, `features`, and those of `anchors` that it takes."""
         anchors = {name: self.anchors[name] for name in anchors_of(self.anchors)}
         return {"objects": self.objects, "features": self.features, **anchors}
+
+    def halves(self) -> npt.NDArray[np.integer]:
+        """Deal scenes out to two halves, (N,): every second one, or every second group."""
+        if self.groups is None:
+            return np.arange(self.n_scenes) % 2
+        _, numbers = np.unique(self.groups, return_inverse=True)
+        return np.asarray(numbers % 2)
 
 
 @dataclass(frozen=True)
