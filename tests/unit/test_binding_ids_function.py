@@ -21,6 +21,7 @@ from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import canonical_json
 from bindscope.studies.binding_id.suite import Plan
+from bindscope.studies.binding_id.vlm.edits import Frozen
 from bindscope.studies.build import build
 
 OF_A_RUN = {"suite", "task", "model", "origin", "spec_key", "code_key"}
@@ -124,6 +125,28 @@ def test_images_of_ones_own_have_the_rows_of_a_run(tmp_path: Path) -> None:
     assert with_boxes.plot().axes
 
 
+def test_a_row_is_compared_with_the_models_own_pass(
+    hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions that stand too far behind their contexts: of drawn scenes, records and jobs."""
+    monkeypatch.setattr(Frozen, "next_positions", lambda self: self.positions.amax((0, 2)) + 99)
+    parts = opened(hub)
+    tasks = [{"name": "t", "rows": 2}]
+    section = {
+        "tasks": tasks, "models": [{"name": "m", "source": f"hf:path:{hub}"}],
+        "suites": [{"name": "s", "tasks": ["t"], "models": ["m"], "device": "cpu",
+                    "experiments": ["factorizability"]}],
+    }  # fmt: skip
+    calls = [
+        lambda: binding_ids(*parts, n=2),
+        lambda: binding_ids(*tiny_vlms.llava(), photos(tmp_path)),
+        lambda: rows_of_jobs(tmp_path, section),
+    ]
+    for call in calls:
+        with pytest.raises(BindscopeError, match="from those of its own pass"):
+            call()
+
+
 def hooks(model: torch.nn.Module) -> int:
     return sum(
         len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
@@ -193,7 +216,10 @@ def bad_calls(hub: Path, folder: Path) -> dict[str, tuple[Any, ...]]:
     records = photos(folder)
     boxless = [{**record, "things": [{"mention": "green object", "item": "J"}] * 2}
                for record in records]  # fmt: skip
+    fused = opened(hub)
+    fused[0].model.language_model.config._attn_implementation = "flash_attention_2"
     return {
+        "attention without masks": (fused, {"n": 2}, "ignores masks"),
         "a tokenizer instead of a processor": ((whole[0], whole[1].tokenizer), {}, "processor"),
         "not finite": (broken, {"n": 2, "batch_size": 2}, "not finite"),
         "no boxes": ((*tiny, boxless), {}, "no `box`"),

@@ -105,8 +105,8 @@ def _measure_drawn(
 ) -> Result:
     """Measure a model on scenes of a task."""
     rule = Rule.from_task(spec["task"])
-    engine = _engine(model, processor, rule, batch_size, device)
     with _evaluating(model):
+        engine = _engine(model, processor, rule, batch_size, device)
         results = run(engine, Images(rule.layout), spec)
     rows = {"binding_id": tuple(results.rows)}
     if results.vectors:
@@ -128,10 +128,10 @@ def _of_records(
             "leave `experiments` out: what hiding each object costs is measured",
         )  # fmt: skip
     records = _records(scenes)
-    engine = _engine(model, processor, None, batch_size, device)
-    if not hasattr(engine, "adapter"):
-        raise InputError(WHERE, "an oracle reads no images", "give a model of transformers")
     with _evaluating(model):
+        engine = _engine(model, processor, None, batch_size, device)
+        if not hasattr(engine, "adapter"):
+            raise InputError(WHERE, "an oracle reads no images", "give a model of transformers")
         answers = answer_all(engine, records, Suite.model_fields["resamples"].default, random_state)
     notes = [
         "Images of your own: the question was made blind to the tokens of each object's box; "
@@ -203,7 +203,7 @@ def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, devi
     """Return the model as an engine; one of ours is one already."""
     if isinstance(model, Engine):
         return model
-    from bindscope.studies.binding_id.vlm.loading import hook_engine
+    from bindscope.studies.binding_id.vlm.loading import check_a_row, hook_engine
 
     engine = hook_engine(WHERE, model, processor, rule, batch_size)
     if device != "auto":
@@ -212,6 +212,8 @@ def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, devi
         if device == "cuda" and not visible_devices():
             raise no_gpu(WHERE)
         model.to(device)
+    if rule is not None:  # of records, the first one is checked
+        check_a_row(engine, rule)
     return engine
 
 

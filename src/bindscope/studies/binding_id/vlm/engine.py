@@ -313,10 +313,14 @@ class VisionLanguageEngine:
 
     def log_probabilities(self, last: Tensor, candidates: Tensor) -> Tensor:
         """Return log-probabilities of tokens (n, c) after hidden states (n, ..., d), float64."""
-        logits = self.adapter.logits(last).double().log_softmax(-1)
-        shape = (len(candidates), *[1] * (logits.ndim - 2), candidates.shape[1])
-        index = candidates.view(shape).expand(*logits.shape[:-1], candidates.shape[1])
-        return logits.gather(-1, index)
+        return candidates_of(self.adapter.logits(last), candidates)
+
+
+def candidates_of(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return log-probabilities of tokens (n, c) by logits (n, ..., V), float64 (n, ..., c)."""
+    logs = logits.double().log_softmax(-1)
+    shape = (len(candidates), *[1] * (logs.ndim - 2), candidates.shape[1])
+    return logs.gather(-1, candidates.view(shape).expand(*logs.shape[:-1], candidates.shape[1]))
 
 
 def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
