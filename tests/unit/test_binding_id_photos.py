@@ -134,7 +134,7 @@ def test_rows_count_records_and_pair_them() -> None:
     assert rows["the thing"]["change"] == pytest.approx(-2 / 3)
     assert rows["elsewhere"]["change"] == 0
     assert rows[AGAINST]["change"] == -1
-    assert rows[AGAINST]["change_low"] == -1  # all rows agree: Wilson's width, as in other tables
+    assert rows[AGAINST]["change_low"] == -1  # all rows agree, and the interval has a width
     assert rows[AGAINST]["change_high"] > -1
     assert "change" not in rows["none"]
     assert rows["none"]["lead"] == 3

@@ -18,12 +18,11 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
-from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED
+from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED, NO_EFFECT
 from bindscope.studies.binding_id.views import MODEL, costly, named
 from bindscope.tables.rows import rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
-NO_EFFECT = 0.05
 CARRIES = 0.05
 TIES = {
     "slot": "by the slot of the object, which its item points to",
@@ -34,7 +33,7 @@ TIES = {
 _SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
 EMPTY = "the edit is empty"
 _MORE = f"more than {WORKS:.0%} of the answers"
-_READ = ["experiment", "condition", "candidate", "n_rows", "length"] + [
+_READ = ["experiment", "condition", "candidate", "n_rows", "length", "p_within", "p_beyond"] + [
     f"{name}{end}" for name in ("share", "own", "change", "effect", "unpredicted")
     for end in ("", "_low", "_high")
 ]  # fmt: skip
@@ -287,7 +286,13 @@ def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str, margin:
     if (n := len(seeds)) == 1:
         units = "photos" if seeds[0].get("experiment") == "records" else "scenes"
         first, least, most = (float(end[0]) for end in (value, low, high))
-        return Effect(claim.name, where, first, least, most, seeds[0]["n_rows"], units, reason)
+        effect = Effect(claim.name, where, first, least, most, seeds[0]["n_rows"], units, reason)
+        if claim.expected != "within":
+            return effect
+        within, beyond = (seeds[0].get(name, np.nan) for name in ("p_within", "p_beyond"))
+        if pd.isna(within):  # a table of an older version
+            return effect
+        return replace(effect, p_value=float(within), p_against=float(beyond))
     over_seeds = stdtrit(n - 1, 1 - ALPHA) * value.std(ddof=1) / np.sqrt(n)
     half = float(np.hypot(over_seeds, ((high - low) / 2).mean()))
     mean = float(value.mean())

@@ -20,13 +20,12 @@ from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id.claims import (
     CARRIES,
     CLAIMS,
-    NO_EFFECT,
     TIES,
     WORKS,
     carriers,
     claim_effects,
 )
-from bindscope.studies.binding_id.names import LETTERS
+from bindscope.studies.binding_id.names import LETTERS, NO_EFFECT
 from bindscope.studies.binding_id.views import (
     blinded,
     combined,

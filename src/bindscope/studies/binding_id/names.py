@@ -32,6 +32,10 @@ _HOW = (
 )  # fmt: skip
 
 
+NO_EFFECT = 0.05
+"""By less than this share of the answers an edit without effect changes them."""
+
+
 def precision_of(precision: str, compat: str, device: str) -> str:
     """Return the type of a model's weights and arithmetic on a kind of device."""
     if precision != "auto":
