@@ -134,7 +134,7 @@ def _of_records(
             raise InputError(WHERE, "an oracle reads no images", "give a model of transformers")
         answers = answer_all(engine, records, Suite.model_fields["resamples"].default, random_state)
     notes = [
-        "Images of your own: the question was made blind to the tokens of each object's box; "
+        "Images of your own: the question was made blind to all tokens of each object's box; "
         "replacing and adding activations needs drawn scenes."
     ]
     if lonely := sum(bool(np.isnan(each).any()) for each in answers.answers):

@@ -1,8 +1,8 @@
 """What hiding a thing does to answers about a user's own photos.
 
 Records have no second scene whose activations could replace those of a thing. What needs none is
-hiding: the question may not look at the image tokens of the thing that it is about, and, as a
-control, at as many of a box of the same size where no thing is. Only the question is blind: the
+hiding: the question may not look at the image tokens that show some of the box it is about, and, as
+a control, at as many of a box of the same size where no thing is. Only the question is blind: the
 text of the context has seen the whole image.
 """
 
@@ -36,7 +36,7 @@ from bindscope.studies.binding_id.vlm.prompts import contexts
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
 HIDDEN = ("none", "the thing", "elsewhere")
-_BOX = Tokens(pad=0)
+_BOX = Tokens(pad=0, touching=True)  # a cell left out would show the thing's edge
 _STEPS = 48  # places along a side where a box may lie
 
 
