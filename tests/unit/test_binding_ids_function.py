@@ -197,7 +197,7 @@ def test_the_example_shows_what_was_planted() -> None:
 
 def test_experiments_with_tables_of_their_own_are_rows_of_one_table() -> None:
     data = example("two-things")
-    three = {"layout": "sprites", "things": 3}
+    three = {"layout": "sprites", "things": 3, "order": "independent"}
     result = binding_ids(data.model, None, three, experiments=["mixture", "heads"], n=8)
     assert {*result.table["experiment"]} == {"mixture", "heads"}
     assert "mixture" in str(result)
@@ -229,6 +229,11 @@ def bad_calls(hub: Path, folder: Path) -> dict[str, tuple[Any, ...]]:
         "unknown option": ((oracle, None, {"layouts": "grid"}), {}, "did you mean 'layout'"),
         "too many": ((oracle, None, {"things": 3}), {}, "do not fit into the 2 slots"),
         "undecidable": ((oracle, None), {"experiments": ["mixture"]}, "3 or 4 objects"),
+        "slot or order": (
+            (oracle, None, {"layout": "grid", "things": 3}),
+            {"experiments": ["mixture"], "n": 4},
+            "give its task `order: independent`",
+        ),
         "pictures for an oracle": ((oracle, None, records), {}, "reads no images"),
         "replacing in pictures": ((*tiny, records), {"experiments": ["mean"]}, "second image"),
     }

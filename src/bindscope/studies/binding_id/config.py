@@ -294,6 +294,11 @@ def _unfit(suite: Suite, task: ShapesTask) -> Iterator[str]:
             f".experiments: `mixture` needs 3 or 4 objects: of the {task.things} of "
             f"{task.name!r} three accounts cannot predict three items; give another task"
         )
+    if "mixture" in suite.experiments and task.order == "left_first":
+        yield (
+            f".experiments: `mixture` cannot tell slot from order of mention where {task.name!r} "
+            "mentions slots in their order; give its task `order: independent`"
+        )
 
 
 def _task_problems(task: ShapesTask) -> Iterator[str]:
