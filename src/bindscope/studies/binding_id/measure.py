@@ -203,7 +203,7 @@ def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, devi
     """Return the model as an engine; one of ours is one already."""
     if isinstance(model, Engine):
         return model
-    from bindscope.studies.binding_id.vlm.loading import check_a_row, hook_engine
+    from bindscope.studies.binding_id.vlm.loading import check_rows, hook_engine
 
     engine = hook_engine(WHERE, model, processor, rule, batch_size)
     if device != "auto":
@@ -213,7 +213,7 @@ def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, devi
             raise no_gpu(WHERE)
         model.to(device)
     if rule is not None:  # of records, the first one is checked
-        check_a_row(engine, rule)
+        check_rows(engine, rule)
     return engine
 
 
@@ -253,9 +253,15 @@ def _notes(engine: Any) -> tuple[str, ...]:
     }
     if types == {"float32"}:
         return ()
+    note = f"The model computes in {', '.join(sorted(types))}"
+    if engine.rounding is not None:
+        note += (
+            f": log-probabilities of control answers differ by up to {engine.rounding:.2g} nats "
+            "between the two ways to compute them, behind a cache and in the model's own pass"
+        )
     return (
-        f"The model computes in {', '.join(sorted(types))}: log-probabilities are off by about "
-        "0.01 nats.",
+        f"{note}. Load it in float32 for effects that are not much larger, such as those of single "
+        "layers and heads.",
     )
 
 

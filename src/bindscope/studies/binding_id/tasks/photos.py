@@ -27,7 +27,7 @@ from bindscope.studies.binding_id.names import AGAINST, ALL
 from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.records import Record, read_records
 from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
-from bindscope.studies.binding_id.vlm.checks import control_difference, refuse_difference
+from bindscope.studies.binding_id.vlm.checks import control_difference, record_difference
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
@@ -132,7 +132,7 @@ def _answer(
     by_number = [Question(words, np.array([i])) for i in range(len(questions))]
     items = np.arange(k)[None]
     if check:
-        refuse_difference(engine, control_difference(record_engine, state, by_number, items))
+        record_difference(engine, control_difference(record_engine, state, by_number, items))
     answers = record_engine.answers(state, None, conditions, by_number, items)[0]
     number = {edit.role: i for i, edit in enumerate(hidden, 1)}
     logs = np.full((len(questions), len(HIDDEN), k), np.nan)

@@ -6,6 +6,7 @@ by a rotation of its halves. Both are properties of the backbone, which librarie
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from bindscope.studies.binding_id.vlm.adapters import Decoder, Rotary, rotate_ke
 from bindscope.studies.binding_id.vlm.edits import Frozen
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine, candidates_of
 
+log = logging.getLogger(__name__)
 MASKED = ("eager", "sdpa")
 """Attention implementations that read a mask per query and head; fused ones ignore it."""
 OTHER_BACKBONE = "use a model whose language model is of the Qwen2 or Llama family"
@@ -127,9 +129,15 @@ def control_difference(
     return float(np.abs(answers - expected).max())
 
 
-def refuse_difference(engine: VisionLanguageEngine, nats: float) -> None:
-    """Refuse an engine whose control answers differ from those of the model's own pass."""
+def record_difference(engine: VisionLanguageEngine, nats: float) -> None:
+    """Say by how much control answers differ from the model's own pass; refuse too much of it."""
+    engine.rounding = nats
     kind = engine.adapter.model.lm_head.weight.dtype
+    if kind not in _EXACT:
+        log.info(
+            "%s: control answers differ by %.2g nats from its own pass; smaller effects need "
+            "`precision: float32`", engine.adapter.where, nats,
+        )  # fmt: skip
     if nats > (_NATS if kind in _EXACT else _NATS_ROUNDED):
         raise ModelError(
             engine.adapter.where, "log-probabilities of its answers behind a cache differ by "

@@ -203,9 +203,14 @@ class Options:
 
 
 class VisionLanguageEngine:
-    """An `engine.Engine` on a model of transformers; the template puts scenes into words."""
+    """An `engine.Engine` on a model of transformers; the template puts scenes into words.
+
+    `rounding`: by how many nats control answers differ from those of the model's own pass, once
+    that was measured (`checks.record_difference`).
+    """
 
     needs_images = True
+    rounding: float | None = None
 
     def __init__(
         self, adapter: Decoder, template: Template, options: Options | None = None
