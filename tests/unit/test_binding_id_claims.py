@@ -18,7 +18,13 @@ from bindscope.studies.binding_id.answers.rows import (
     normalized_effect,
     sign_test,
 )
-from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
+from bindscope.studies.binding_id.claims import (
+    CLAIMS,
+    EMPTY,
+    claim_effects,
+    rows_needed,
+    too_few_rows,
+)
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.names import NO_EFFECT
 from bindscope.studies.binding_id.oracle import Oracle
@@ -220,3 +226,24 @@ def test_of_several_seeds_intervals_are_those_of_few_changed_rows() -> None:
     (test,) = comparisons([(changes_of(1, 0), np.zeros(200))], 1000, 0)
     assert test["change_high"] == pytest.approx(binomtest(1, 200).proportion_ci().high, abs=3e-3)
     assert test["change_low"] < -0.01
+
+
+def test_default_rows_let_a_perfect_model_pass_and_fewer_are_named() -> None:
+    """With 100 rows five of 21 claims were not significant, and nothing said why."""
+    experiments = ("factorizability", "positions", "mean", "signatures")
+    defaults = {name: ShapesTask.model_fields[name].default for name in ("rows", "estimation_rows")}
+    judged = {
+        rows: judge(CLAIMS, claim_effects(table_of(Oracle("slot"), *experiments, **task)))
+        for rows, task in (("default", defaults), ("few", {"rows": 100}))
+    }  # fmt: skip
+    by_verdict = {
+        name: {judgment.verdict for judgment in all_of} for name, all_of in judged.items()
+    }
+    assert by_verdict["default"] == {"holds", "does not hold"}  # the latter of other accounts
+    assert too_few_rows(judged["default"]) == ""
+    assert "not significant" in by_verdict["few"]
+    needed = rows_needed(len(judged["few"]))
+    assert 100 < needed < defaults["rows"]
+    assert too_few_rows(judged["few"]).endswith(
+        f"with 100 rows: a perfect model needs up to {needed}."
+    )

@@ -8,6 +8,7 @@ shares and in normalized effects, and nothing that only other accounts predict.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
+from bindscope.statistics.claims import (
+    ALPHA,
+    TRAINING_SEEDS,
+    Claim,
+    Effect,
+    Judgment,
+    judge,
+)
 from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED, NO_EFFECT
 from bindscope.studies.binding_id.views import MODEL, costly, named
 from bindscope.tables.rows import rows_with
@@ -229,6 +237,38 @@ def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
             rows = [seed[name] for seed in by_account]
             yield _weakest({column: _effect(claim, where, rows, column)
                             for column in ("share", "effect")})  # fmt: skip
+
+
+_STRICT = frozenset(
+    entry.claim.name for entry in _CONDITIONS
+    if entry.claim.expected == "within" or entry.claim.threshold >= 0.9
+)  # fmt: skip
+"""Claims that few rows cannot show, whatever the answers: high gates, and that nothing changes."""
+
+
+def rows_needed(n_effects: int) -> int:
+    """Return with how many rows a perfect model shows every claim of a chapter of so many effects.
+
+    A change of `NO_EFFECT` stays unseen in n rows with probability (1 - NO_EFFECT)^n, which Holm's
+    procedure compares with `ALPHA` over their number at worst. All other claims need fewer rows.
+    """
+    return math.ceil(math.log(ALPHA / max(n_effects, 1)) / math.log(1 - NO_EFFECT))
+
+
+def too_few_rows(judgments: Sequence[Judgment]) -> str:
+    """Return a sentence on claims that more rows could show; empty where there is none."""
+    needed = rows_needed(sum(judgment.verdict != "not testable" for judgment in judgments))
+    short = [
+        judgment.effect.n for judgment in judgments
+        if judgment.claim.name in _STRICT and judgment.verdict == "not significant"
+        and judgment.effect.resampled != TRAINING_SEEDS and judgment.effect.n < needed
+    ]  # fmt: skip
+    if not short:
+        return ""
+    return (
+        f"{len(short)} of the gates and claims of no effect are not significant with {min(short)} "
+        f"rows: a perfect model needs up to {needed}."
+    )
 
 
 def carriers(table: pd.DataFrame) -> pd.DataFrame:

@@ -138,9 +138,13 @@ class ShapesTask(Model):
         description="Which object the text mentions first: that of the first slot, as published, "
         "or any.",
     )
-    rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
+    rows: PositiveInt = Field(
+        200,
+        description="Pairs of contexts that are tested. With 100, claims that an edit has no "
+        "effect cannot hold, not even for a perfect model.",
+    )
     estimation_rows: PositiveInt = Field(
-        200, description="Scenes of other shapes, colors and items that mean differences are of."
+        400, description="Scenes of other shapes, colors and items that mean differences are of."
     )
     seed: NonNegativeInt = Field(0, description="Of the scenes.")
 

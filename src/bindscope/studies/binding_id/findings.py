@@ -24,6 +24,7 @@ from bindscope.studies.binding_id.claims import (
     WORKS,
     carriers,
     claim_effects,
+    too_few_rows,
 )
 from bindscope.studies.binding_id.names import LETTERS, NO_EFFECT
 from bindscope.studies.binding_id.views import (
@@ -206,6 +207,8 @@ def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
         "available, else between roles (colors: always); random vectors have the same length and "
         "mean:"
     )
+    if few := too_few_rows(judgments):
+        lead = f"{few} {lead}"
     yield from claims_findings(judgments, lead)
 
 

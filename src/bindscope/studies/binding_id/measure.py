@@ -44,7 +44,7 @@ def binding_ids(
     scenes: Scenes = None,
     *,
     experiments: Sequence[str] = USUAL,
-    n: int = 100,
+    n: int = 200,
     batch_size: int = 8,
     random_state: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -68,7 +68,7 @@ def binding_ids(
         Names of config/README.md (`studies.binding_id.suites[].experiments`).
     n, batch_size
         Drawn scenes that are tested (mean differences are estimated on twice as many others), and
-        scenes that the model reads at once.
+        scenes that the model reads at once. With 100, a perfect model misses some claims.
     random_state, device
         Seed of scenes, random vectors and resamples; where the model is moved (``"auto"``: not).
 
@@ -212,7 +212,7 @@ def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, devi
         if device == "cuda" and not visible_devices():
             raise no_gpu(WHERE)
         model.to(device)
-    if rule is not None:  # of records, the first one is checked
+    if rule is not None:  # of records, the first ones are checked
         check_rows(engine, rule)
     return engine
 

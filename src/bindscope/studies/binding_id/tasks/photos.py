@@ -27,7 +27,11 @@ from bindscope.studies.binding_id.names import AGAINST, ALL
 from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.records import Record, read_records
 from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
-from bindscope.studies.binding_id.vlm.checks import control_difference, record_difference
+from bindscope.studies.binding_id.vlm.checks import (
+    CHECKED,
+    control_difference,
+    record_difference,
+)
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
@@ -77,7 +81,7 @@ def answer_all(
 ) -> Asked:
     """Answer the questions of all records; `samples` are of the bootstrap."""
     answered = [
-        answer(engine, record, rng(seed, number), check=number == 0)
+        answer(engine, record, rng(seed, number), check=number < CHECKED)
         for number, record in enumerate(progress_bar(records, "images"))
     ]
     most = max(len(record.items) for record in records)

@@ -23,6 +23,7 @@ from bindscope.studies.binding_id.vlm.edits import Frozen
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine, candidates_of
 
 log = logging.getLogger(__name__)
+CHECKED = 4  # scenes or records whose answers are compared with the model's own pass
 MASKED = ("eager", "sdpa")
 """Attention implementations that read a mask per query and head; fused ones ignore it."""
 OTHER_BACKBONE = "use a model whose language model is of the Qwen2 or Llama family"
@@ -131,7 +132,7 @@ def control_difference(
 
 def record_difference(engine: VisionLanguageEngine, nats: float) -> None:
     """Say by how much control answers differ from the model's own pass; refuse too much of it."""
-    engine.rounding = nats
+    engine.rounding = max(nats, engine.rounding or 0.0)
     kind = engine.adapter.model.lm_head.weight.dtype
     if kind not in _EXACT:
         log.info(

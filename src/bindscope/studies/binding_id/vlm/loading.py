@@ -25,6 +25,7 @@ from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, pr
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm.adapters import HuggingFace, Rotary, cut
 from bindscope.studies.binding_id.vlm.checks import (
+    CHECKED,
     check_rotations,
     control_difference,
     record_difference,
@@ -98,7 +99,6 @@ def adapt(where: str, model: Any, processor: Any, device: torch.device | str | N
 
 
 log = logging.getLogger(__name__)
-_CHECKED = 4  # scenes whose answers are compared with the model's own pass
 RELEASED_PAD = 3  # cells, of the paper's code
 LINE_BREAKS = "\n\n"
 """What questions of all templates but `short` begin with (`Options.lead`)."""
@@ -172,7 +172,7 @@ def check_rows(engine: VisionLanguageEngine, rule: Rule) -> None:
 
     ModelError if by more than rounding.
     """
-    n = min(_CHECKED, engine.options.batch_size)
+    n = min(CHECKED, engine.options.batch_size)
     scenes = draw_pairs(rule, "test", n, seed=0).base
     questions = [question(scenes, role) for role in range(scenes.things)]
     state = engine.contexts(scenes, Images(rule.layout)(scenes))
