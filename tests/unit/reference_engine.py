@@ -16,7 +16,13 @@ from torch import Tensor, nn
 
 from bindscope.studies.binding_id.engine import Rotate
 from bindscope.studies.binding_id.tasks.scenes import Group, Scenes
-from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs, additive, before_layers
+from bindscope.studies.binding_id.vlm.adapters import (
+    Decoder,
+    Inputs,
+    additive,
+    before_layers,
+    whole_tensors,
+)
 from bindscope.studies.binding_id.vlm.edits import Edits, Frozen, blinded, moved, slots_of, spread
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.prompts import Contexts
@@ -96,17 +102,7 @@ class ReferenceEngine(VisionLanguageEngine):
 def whole_pass(adapter: Decoder, inputs: Inputs, ids: Tensor) -> Tensor:
     """Run the whole model on prompts and further text; return the final norm's output."""
     whole = torch.cat([inputs.ids, ids], 1)
-    tensors = tensors_of(inputs, whole)
     states: Tensor = adapter.model.model(
-        input_ids=whole, use_cache=False, **tensors
+        input_ids=whole, use_cache=False, **whole_tensors(inputs, whole)
     ).last_hidden_state
     return states
-
-
-def tensors_of(inputs: Inputs, whole: Tensor) -> dict[str, Tensor]:
-    """Return what the model is given beside the tokens of prompts with further text."""
-    tensors = dict(inputs.tensors, attention_mask=torch.ones_like(whole))
-    if (types := tensors.get("mm_token_type_ids")) is not None:
-        more = whole.shape[1] - inputs.ids.shape[1]
-        tensors["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
-    return tensors

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, multinomial
 
 from bindscope.statistics.claims import judge
-from bindscope.studies.binding_id.answers.rows import Answers, normalized_effect, sign_test
-from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
+from bindscope.studies.binding_id.answers.rows import (
+    Answers,
+    change_tests,
+    comparisons,
+    normalized_effect,
+    sign_test,
+)
+from bindscope.studies.binding_id.claims import (
+    CLAIMS,
+    EMPTY,
+    claim_effects,
+    rows_needed,
+    too_few_rows,
+)
 from bindscope.studies.binding_id.config import ShapesTask, Suite
+from bindscope.studies.binding_id.names import NO_EFFECT
 from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.planted import Fragile, MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
@@ -152,3 +166,84 @@ def test_the_sign_test_is_the_binomial_test_of_rows_that_move(up: int, down: int
     after = np.concatenate([np.ones(up), -np.ones(down), np.zeros(4)])
     expected = binomtest(up, up + down).pvalue if up + down else 1.0
     assert sign_test(after, before) == pytest.approx(expected, rel=1e-12)
+
+
+def changes_of(up: int, down: int, n: int = 200, by: float = 1.0) -> Any:
+    return np.repeat([by, -by, 0.0], [up, down, n - up - down])
+
+
+def judged_colors(differences: Any) -> Any:
+    """The judgment of replaced colors, whose expected answers change by `differences`."""
+    before = np.where(differences > 0, 0.0, 1.0)
+    (test,) = comparisons([(before + differences, before)], 1000, 0)
+    row = {"suite": "s", "task": "t", "model": "m", "origin": "oracle", "layers": "all",
+           "query": "all", "candidate": "expected", "experiment": "factorizability",
+           "condition": "C all", "length": 1.0, "n_rows": len(differences), **test}  # fmt: skip
+    table = pd.DataFrame([row]).reindex(columns=COLUMNS)
+    (judgment,) = judge(CLAIMS, claim_effects(table))
+    return judgment
+
+
+@pytest.mark.parametrize(
+    ("rise", "fall", "by"),
+    [(0.05, 0.0, 1.0), (0.0, 0.05, 1.0), (0.06, 0.01, 1.0), (0.1, 0.0, 0.5), (0.02, 0.12, 0.5)],
+)
+def test_no_effect_claims_have_the_level_at_their_limit(
+    rise: float, fall: float, by: float
+) -> None:
+    """Over all samples of 200 rows; at Holm's first step among nine claims, and without it."""
+    n, probability = 200, {0.025: 0.0, 0.025 / 9: 0.0}
+    assert abs(rise - fall) * by == pytest.approx(NO_EFFECT)
+    for up, down in product(range(30 if rise else 1), range(30 if fall else 1)):
+        p = change_tests(changes_of(up, down, n, by))["p_within"]
+        drawn = multinomial.pmf([up, down, n - up - down], n, [rise, fall, 1 - rise - fall])
+        for level in probability:
+            probability[level] += drawn * (p <= level)
+    assert all(holds <= level for level, holds in probability.items()), probability
+    assert probability[0.025] > 0.001  # it is no empty promise
+
+
+def test_a_changed_row_never_makes_no_effect_surer() -> None:
+    p_values = {
+        (up, down): judged_colors(changes_of(up, down)).p_value
+        for up, down in product(range(6), range(6))
+    }
+    for (up, down), p in p_values.items():
+        if up >= down:  # one more away from 0
+            assert p_values.get((up + 1, down), 1.0) > p
+        if down >= up:
+            assert p_values.get((up, down + 1), 1.0) > p
+        assert p >= p_values[0, 0] == pytest.approx(0.95**200)
+    ends = [judged_colors(changes_of(up, 0)).effect.high for up in range(6)]
+    assert ends == sorted(ends)
+    assert judged_colors(changes_of(2, 1)).verdict == "holds"
+    assert judged_colors(changes_of(9, 1)).verdict == "not significant"
+    assert judged_colors(changes_of(0, 60)).verdict == "does not hold"
+
+
+def test_of_several_seeds_intervals_are_those_of_few_changed_rows() -> None:
+    """One changed row in each of three toys: the error over scenes stays."""
+    (test,) = comparisons([(changes_of(1, 0), np.zeros(200))], 1000, 0)
+    assert test["change_high"] == pytest.approx(binomtest(1, 200).proportion_ci().high, abs=3e-3)
+    assert test["change_low"] < -0.01
+
+
+def test_default_rows_let_a_perfect_model_pass_and_fewer_are_named() -> None:
+    """With 100 rows five of 21 claims were not significant, and nothing said why."""
+    experiments = ("factorizability", "positions", "mean", "signatures")
+    defaults = {name: ShapesTask.model_fields[name].default for name in ("rows", "estimation_rows")}
+    judged = {
+        rows: judge(CLAIMS, claim_effects(table_of(Oracle("slot"), *experiments, **task)))
+        for rows, task in (("default", defaults), ("few", {"rows": 100}))
+    }  # fmt: skip
+    by_verdict = {
+        name: {judgment.verdict for judgment in all_of} for name, all_of in judged.items()
+    }
+    assert by_verdict["default"] == {"holds", "does not hold"}  # the latter of other accounts
+    assert too_few_rows(judged["default"]) == ""
+    assert "not significant" in by_verdict["few"]
+    needed = rows_needed(len(judged["few"]))
+    assert 100 < needed < defaults["rows"]
+    assert too_few_rows(judged["few"]).endswith(
+        f"with 100 rows: a perfect model needs up to {needed}."
+    )

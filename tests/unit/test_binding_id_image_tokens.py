@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -85,6 +86,32 @@ def test_a_block_of_cells_covers_most_of_a_stretch():
     ]  # fmt: skip
     for left, right, cells in cases:
         assert view.cells((left, 0, right, 10), 0, "inside").tolist() == cells
+
+
+def test_cells_that_touch_a_box_leave_none_of_it_visible():
+    """Blocks as wide and high as the box leave half of a small one visible, and more."""
+    draw, visible = np.random.default_rng(0), {False: [], True: []}
+    views = [*PAPER.views, plain_view("a view", 0, 23, 17, 23, 480, 640)]
+    for view, _ in product(views, range(60)):
+        size = draw.integers(6, 120, 2)
+        left, top = (int(draw.integers(0, 384 - side)) for side in size)
+        box = (left, top, left + int(size[0]), top + int(size[1]))
+        for touching, shares in visible.items():
+            rows, columns = np.divmod(
+                view.cells(box, 0, "inside", touching) - view.start, view.stride
+            )
+            sides = [
+                min(edges[at.max() + 1], box[i + 2]) - max(edges[at.min()], box[i])
+                for i, (edges, at) in enumerate(((view.x, columns), (view.y, rows)))
+            ]
+            shares.append(1 - sides[0] * sides[1] / size.prod())
+            if touching:  # and no cell but those
+                assert (view.x[columns] < box[2]).all()
+                assert (view.x[columns + 1] > box[0]).all()
+                assert (view.y[rows] < box[3]).all()
+                assert (view.y[rows + 1] > box[1]).all()
+    assert max(visible[True]) < 1e-6
+    assert max(visible[False]) > 0.5
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

@@ -8,8 +8,11 @@ from functools import partial
 import numpy as np
 import pytest
 import tiny_vlms
+import torch
+import transformers
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from bindscope.core.errors import BindscopeError, InputError, ModelError
 from bindscope.studies.binding_id.config import VisionLanguageModel
@@ -24,6 +27,8 @@ from bindscope.studies.binding_id.engine import (
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import question
+from bindscope.studies.binding_id.vlm.checks import control_difference, record_difference
+from bindscope.studies.binding_id.vlm.edits import Frozen
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.loading import adapt, config_of, load_engine
 
@@ -134,6 +139,97 @@ def test_sliding_attention_and_growing_rotations_are_refused():
     )
     with pytest.raises(ModelError, match=r"\(dynamic\) change with the length"):
         engine(parts=growing)
+
+
+BACKBONES = {
+    "a window without types of layers": (
+        {"model_type": "mistral", "sliding_window": 8}, r"`sliding_window` is 8"
+    ),
+    "another window": (
+        {"model_type": "starcoder2", "sliding_window": 8, "bos_token_id": 0, "eos_token_id": 0},
+        r"`sliding_window` is 8",
+    ),
+    "interleaved": (
+        {"model_type": "cohere", "eos_token_id": 0, "bos_token_id": 0},
+        r"layer 0 rotates neighboring channels of its keys \(interleaved",
+    ),
+    "a part of each key": (
+        {"model_type": "phi", "bos_token_id": 0, "eos_token_id": 0},
+        r"rotates 4 of the 8 channels of a key \(partial",
+    ),
+    "a quarter of each key": (
+        {"model_type": "stablelm"}, r"rotates 2 of the 8 channels of a key \(partial"
+    ),
+    "a layer without rotations": (
+        {"model_type": "smollm3", "no_rope_layers": [1, 1, 0], "pad_token_id": 0,
+         "bos_token_id": 0, "eos_token_id": 0},
+        r"layer 2 does not rotate its keys",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BACKBONES)
+def test_backbones_whose_keys_cannot_be_moved_are_refused(case):
+    changes, message = BACKBONES[case]
+    with pytest.raises(ModelError, match=message):
+        engine(parts=tiny_vlms.llava(**changes))
+
+
+def test_positions_that_are_no_rotations_are_refused():
+    model, processor = tiny_vlms.llava()
+    del model.model.language_model.rotary_emb
+    with pytest.raises(ModelError, match=r"\(qwen2\) has no `rotary_emb`"):
+        engine(parts=(model, processor))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_type": "llama"}, {"model_type": "mistral", "sliding_window": None},
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
+        {"dtype": torch.bfloat16},
+    ],
+)  # fmt: skip
+def test_backbones_that_rotate_halves_are_accepted(changes):
+    dtype = changes.pop("dtype", torch.float32)
+    model, processor = tiny_vlms.llava(**changes)
+    engine(parts=(model.to(dtype), processor))
+
+
+def test_attention_that_ignores_masks_is_refused():
+    """Hidden tokens would stay visible, and questions side by side would see each other."""
+    model, processor = tiny_vlms.llava()
+    transformers.AttentionInterface.register(
+        "blind_to_masks",
+        lambda module, query, key, value, mask, **more: sdpa_attention_forward(
+            module, query, key, value, None, **more
+        ),
+    )
+    model.set_attn_implementation("blind_to_masks")
+    with pytest.raises(ModelError, match="'blind_to_masks' ignores masks") as caught:
+        engine(parts=(model, processor))
+    assert 'attn_implementation="eager"' in caught.value.remedy
+    model.set_attn_implementation("eager")
+    engine(parts=(model, processor))
+
+
+def test_control_answers_that_are_not_the_models_own_are_refused(monkeypatch, caplog):
+    """The library's cache gets every key 8 positions late, which no configuration says."""
+    subject = engine()
+    state, questions = subject.contexts(SCENES, IMAGES), [question(SCENES, r) for r in (0, 1)]
+    exact = control_difference(subject, state, questions, ITEMS)
+    assert exact < 1e-5
+    record_difference(subject, exact)
+    monkeypatch.setattr(Frozen, "next_positions", lambda self: self.positions.amax((0, 2)) + 9)
+    nats = control_difference(subject, state, questions, ITEMS)
+    with pytest.raises(ModelError, match=r"differ by .* nats from those of its own pass"):
+        record_difference(subject, nats)
+    subject.adapter.model.to(torch.bfloat16)
+    with caplog.at_level("INFO"):
+        record_difference(subject, 0.5)  # rounding
+    assert "differ by 0.5 nats" in caplog.text
+    with pytest.raises(ModelError, match="float32"):
+        record_difference(subject, 1.5)
 
 
 def words(**changes):

@@ -96,6 +96,20 @@ def test_hidden_things_are_masked_forward_passes(
         assert np.abs(np.diff(expected, axis=0)).max() > 1e-4
 
 
+def test_a_box_across_cells_is_hidden_whole_and_its_control_alike(
+    engine: VisionLanguageEngine, tmp_path: Path
+) -> None:
+    """Half of each cell on the left; the only place as large, without the thing, is the right."""
+    things = [{"box": [0, 8, 16, 24], "mention": name, "item": item}
+              for name, item in (("green object", "J"), ("red object", "Q"))]  # fmt: skip
+    (photo,) = read_records(written(tmp_path, record(((0, 0), (0, 0)), [(0, 0)], things=things)))
+    ((_, hidden, moved),) = answer(engine, photo, np.random.default_rng(0)).logs
+    for logs, corners in ((hidden, ((0, 0), (0, 16))), (moved, ((16, 0), (16, 16)))):
+        tokens = [token for corner in corners for token in QUARTERS[corner]]
+        expected = brute_force(engine, photo.picture(), ASKED[0], tokens)
+        np.testing.assert_allclose(logs, expected, atol=1e-5)
+
+
 def test_a_place_elsewhere_is_as_large_and_shows_no_thing(
     engine: VisionLanguageEngine, tmp_path: Path
 ) -> None:
@@ -105,7 +119,7 @@ def test_a_place_elsewhere_is_as_large_and_shows_no_thing(
         box = elsewhere(photo, 0, read.image, np.random.default_rng(seed))
         assert box is not None
         assert (box[2:] - box[:2] == 16).all()
-        assert box[1] >= 8  # its tokens are those of the lower half
+        assert box[1] == 16  # its tokens are those of the lower half
     (full,) = read_records(
         written(tmp_path, record(((0, 0), (16, 0))) | {"things": [
             {"box": [0, 0, 32, 16], "mention": "green object", "item": "J"},
@@ -134,7 +148,7 @@ def test_rows_count_records_and_pair_them() -> None:
     assert rows["the thing"]["change"] == pytest.approx(-2 / 3)
     assert rows["elsewhere"]["change"] == 0
     assert rows[AGAINST]["change"] == -1
-    assert rows[AGAINST]["change_low"] == -1  # all rows agree: Wilson's width, as in other tables
+    assert rows[AGAINST]["change_low"] == -1  # all rows agree, and the interval has a width
     assert rows[AGAINST]["change_high"] > -1
     assert "change" not in rows["none"]
     assert rows["none"]["lead"] == 3

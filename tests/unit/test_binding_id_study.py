@@ -253,7 +253,7 @@ def test_rows_are_the_answers_that_are_stored(
     )
     script(job.rule).main(job_by_hand(job, tmp_path))
     logs = load_file(tmp_path / job.path("answers"))["by-slot"]
-    assert logs.shape == (100, 10, 4, 4)
+    assert logs.shape == (200, 10, 4, 4)
     assert (np.exp(logs).sum(axis=-1) <= 1 + 1e-5).all()
     table = all_tables["binding_id"]
     cell = table[

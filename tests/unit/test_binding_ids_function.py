@@ -21,6 +21,7 @@ from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import canonical_json
 from bindscope.studies.binding_id.suite import Plan
+from bindscope.studies.binding_id.vlm.edits import Frozen
 from bindscope.studies.build import build
 
 OF_A_RUN = {"suite", "task", "model", "origin", "spec_key", "code_key"}
@@ -124,6 +125,40 @@ def test_images_of_ones_own_have_the_rows_of_a_run(tmp_path: Path) -> None:
     assert with_boxes.plot().axes
 
 
+def test_a_row_is_compared_with_the_models_own_pass(
+    hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions that stand too far behind their contexts: of drawn scenes, records and jobs."""
+    monkeypatch.setattr(Frozen, "next_positions", lambda self: self.positions.amax((0, 2)) + 99)
+    parts = opened(hub)
+    tasks = [{"name": "t", "rows": 2}]
+    section = {
+        "tasks": tasks, "models": [{"name": "m", "source": f"hf:path:{hub}"}],
+        "suites": [{"name": "s", "tasks": ["t"], "models": ["m"], "device": "cpu",
+                    "experiments": ["factorizability"]}],
+    }  # fmt: skip
+    calls = [
+        lambda: binding_ids(*parts, n=2),
+        lambda: binding_ids(*tiny_vlms.llava(), photos(tmp_path)),
+        lambda: rows_of_jobs(tmp_path, section),
+    ]
+    for call in calls:
+        with pytest.raises(BindscopeError, match="from those of its own pass"):
+            call()
+
+
+def test_what_rounding_changes_is_measured_and_noted(hub: Path, tmp_path: Path) -> None:
+    model, processor = tiny_vlms.llava()
+    assert binding_ids(model, processor, photos(tmp_path)).notes[-1].startswith("Images")
+    (*_, note) = binding_ids(model.to(torch.bfloat16), processor, photos(tmp_path)).notes
+    assert re.search(r"differ by up to \S+ nats", note)
+    model, processor = opened(hub)
+    model.lm_head.weight.data *= 10
+    (note,) = binding_ids(model.to(torch.bfloat16), processor, n=2).notes
+    assert "computes in bfloat16" in note
+    assert 0 < float(re.search(r"differ by up to (\S+) nats", note)[1]) < 1  # type: ignore[index]
+
+
 def hooks(model: torch.nn.Module) -> int:
     return sum(
         len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
@@ -168,13 +203,14 @@ def test_the_example_shows_what_was_planted() -> None:
         verdicts[[name for name in verdicts.index if "swaps their items" in name]].eq("holds").all()
     )
     assert "nothing about a trained model" in str(result)
+    assert "not significant with 40 rows: a perfect model needs up to" in str(result)
     assert "<table" in result._repr_html_()
     assert len(result.plot().axes) == 3
 
 
 def test_experiments_with_tables_of_their_own_are_rows_of_one_table() -> None:
     data = example("two-things")
-    three = {"layout": "sprites", "things": 3}
+    three = {"layout": "sprites", "things": 3, "order": "independent"}
     result = binding_ids(data.model, None, three, experiments=["mixture", "heads"], n=8)
     assert {*result.table["experiment"]} == {"mixture", "heads"}
     assert "mixture" in str(result)
@@ -193,7 +229,10 @@ def bad_calls(hub: Path, folder: Path) -> dict[str, tuple[Any, ...]]:
     records = photos(folder)
     boxless = [{**record, "things": [{"mention": "green object", "item": "J"}] * 2}
                for record in records]  # fmt: skip
+    fused = opened(hub)
+    fused[0].model.language_model.config._attn_implementation = "flash_attention_2"
     return {
+        "attention without masks": (fused, {"n": 2}, "ignores masks"),
         "a tokenizer instead of a processor": ((whole[0], whole[1].tokenizer), {}, "processor"),
         "not finite": (broken, {"n": 2, "batch_size": 2}, "not finite"),
         "no boxes": ((*tiny, boxless), {}, "no `box`"),
@@ -203,6 +242,11 @@ def bad_calls(hub: Path, folder: Path) -> dict[str, tuple[Any, ...]]:
         "unknown option": ((oracle, None, {"layouts": "grid"}), {}, "did you mean 'layout'"),
         "too many": ((oracle, None, {"things": 3}), {}, "do not fit into the 2 slots"),
         "undecidable": ((oracle, None), {"experiments": ["mixture"]}, "3 or 4 objects"),
+        "slot or order": (
+            (oracle, None, {"layout": "grid", "things": 3}),
+            {"experiments": ["mixture"], "n": 4},
+            "give its task `order: independent`",
+        ),
         "pictures for an oracle": ((oracle, None, records), {}, "reads no images"),
         "replacing in pictures": ((*tiny, records), {"experiments": ["mean"]}, "second image"),
     }

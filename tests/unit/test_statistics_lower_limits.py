@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.statistics.lower_limits import lower_limit, pessimistic_means
+from bindscope.statistics.lower_limits import lower_limit, p_above, pessimistic_means
 
 
 @pytest.mark.parametrize(("ones", "n"), [(20, 20), (15, 20), (3, 10), (0, 7)])
@@ -13,6 +13,28 @@ def test_of_two_values_it_is_the_limit_of_clopper_and_pearson(ones, n):
     values = np.repeat([1.0, 0.0], [ones, n - ones])
     expected = stats.binomtest(ones, n).proportion_ci(0.95, method="exact").low
     assert lower_limit(values, 0.0, n_samples=40_000) == pytest.approx(expected, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("ones", "n", "threshold"),
+    [(20, 20, 0.75), (3, 10, 0.1), (1, 1, 0.3), (199, 200, 0.95), (1000, 1000, 0.75),
+     (100, 200, 0.95)],
+)  # fmt: skip
+def test_of_two_values_the_p_value_is_the_binomial_tests(ones, n, threshold):
+    values = np.repeat([1.0, 0.0], [ones, n - ones])
+    expected = stats.binomtest(ones, n, threshold, alternative="greater").pvalue
+    assert p_above(values, 0.0, threshold) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_p_value_is_the_level_at_which_the_limit_meets_the_threshold():
+    values = np.random.default_rng(0).choice([-1.0, -0.5, 0.0, 1.0], 80, p=[0.05, 0.1, 0.5, 0.35])
+    means = pessimistic_means(values[:, None], [-1.0], 100_000, 0)
+    for threshold in (0.0, 0.1, 0.3):
+        expected = (means <= threshold).mean()
+        assert p_above(values, -1.0, threshold) == pytest.approx(expected, abs=0.004)
+    assert p_above(values, -1.0, 1.0) == 1.0
+    with pytest.raises(ValueError, match="not below"):
+        p_above(values, -1.0, -1.0)
 
 
 def test_sums_of_columns_share_their_weights():

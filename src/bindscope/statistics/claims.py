@@ -89,7 +89,10 @@ class Effect:
         From how many directions its own was chosen: 2 where the larger of two comes first.
     p_value
         Of an exact one-sided test that the effect is where it is claimed to be, which stands for
-        that of the interval; nothing is then shown against the claim. None: by the interval.
+        that of the interval; against the claim stands `p_against`. None: by the interval.
+    p_against
+        Of an exact one-sided test that it is elsewhere. None: nothing is shown against the claim,
+        or where `p_value` is None what the interval does.
     is_bound
         Whether the value is a lower bound, which is rounded down.
     about
@@ -107,6 +110,7 @@ class Effect:
     freedom: float | None = None
     directions: int = 1
     p_value: float | None = None
+    p_against: float | None = None
     is_bound: bool = False
     about: tuple[str, ...] = ()
 
@@ -241,7 +245,7 @@ def _p_holds(claim: Claim, effect: Effect) -> float:
 
 def _p_refuted(claim: Claim, effect: Effect) -> float:
     if effect.p_value is not None:
-        return 1.0
+        return 1.0 if effect.p_against is None else effect.p_against
     if claim.expected == "above":
         return _p_below(effect, claim.threshold)
     if claim.expected == "below":

@@ -20,6 +20,9 @@ import numpy as np
 
 from bindscope.statistics.bootstrap import BLOCK, cluster_sums
 
+_HALVINGS = 80
+_FARTHEST, _POINTS = 20.0, 801  # of the line: its widths are sinh of up to so much
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -54,6 +57,59 @@ def lower_limit(
     column = np.asarray(values, np.float64)[:, None]
     samples = pessimistic_means(column, [worst], n_samples, seed, clusters)
     return float(np.quantile(samples, 1 - level))
+
+
+def p_above(values: ArrayLike, worst: float, threshold: float) -> float:
+    """Return the one-sided p-value that a mean is above a threshold, by Gaffke's limit.
+
+    It is the level at which the lower limit meets the threshold: the probability that the mean
+    under uniform weights, one further and worst value among them, is not above it. No draws are
+    needed, so that values far below 0.001 are exact.
+
+    Parameters
+    ----------
+    values
+        Floats (N,), independent draws.
+    worst
+        The smallest value that can be drawn, below the threshold.
+    threshold
+        What the mean is claimed to exceed.
+
+    Raises
+    ------
+    ValueError
+        If no smaller mean than the threshold is possible.
+
+    Notes
+    -----
+    Weights are standard exponential over their sum, so the mean is at most t where the sum of
+    (x_i - t) E_i is not positive. Its moment generating function is a product of 1 / (1 - a z), and
+    its distribution function an integral of it along a line through the saddle point (S. O. Rice
+    (1980), "Distribution of quadratic forms in normal random variables - evaluation by numerical
+    integration", SIAM J. Sci. Stat. Comput. 1(4), 438-448).
+
+    Examples
+    --------
+    >>> round(p_above([1.0] * 20, worst=0.0, threshold=0.75), 6)  # exactly 0.75 ** 20
+    0.003171
+    """
+    if worst >= threshold:
+        raise ValueError(f"means are at least {worst}, which is not below {threshold}")
+    steps, counts = np.unique(np.append(values, worst) - threshold, return_counts=True)
+    if steps[-1] <= 0:
+        return 1.0
+    below, above = 1 / steps[0], 0.0
+    for _ in range(_HALVINGS):  # the slope of log M(z) - log(-z) changes its sign once
+        z = (below + above) / 2
+        slope = (counts * steps / (1 - steps * z)).sum() - 1 / z
+        below, above = (z, above) if slope < 0 else (below, z)
+    scale = np.sqrt((counts * (steps / (1 - steps * z)) ** 2).sum() + z**-2.0)
+    grid = np.linspace(0, _FARTHEST, _POINTS)
+    line = z + 1j * np.sinh(grid) / scale
+    logs = -(counts * np.log(1 - steps * line[:, None])).sum(axis=1) - np.log(-line)
+    heights = np.exp(logs).real * np.cosh(grid) / scale
+    area = (heights.sum() - heights[0] / 2) * grid[1]
+    return float(np.clip(area / np.pi, 0.0, 1.0))
 
 
 def pessimistic_means(

@@ -8,6 +8,7 @@ shares and in normalized effects, and nothing that only other accounts predict.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +18,19 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
-from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED
+from bindscope.statistics.claims import (
+    ALPHA,
+    TRAINING_SEEDS,
+    Claim,
+    Effect,
+    Judgment,
+    judge,
+)
+from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED, NO_EFFECT
 from bindscope.studies.binding_id.views import MODEL, costly, named
 from bindscope.tables.rows import rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
-NO_EFFECT = 0.05
 CARRIES = 0.05
 TIES = {
     "slot": "by the slot of the object, which its item points to",
@@ -34,7 +41,7 @@ TIES = {
 _SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
 EMPTY = "the edit is empty"
 _MORE = f"more than {WORKS:.0%} of the answers"
-_READ = ["experiment", "condition", "candidate", "n_rows", "length"] + [
+_READ = ["experiment", "condition", "candidate", "n_rows", "length", "p_within", "p_beyond"] + [
     f"{name}{end}" for name in ("share", "own", "change", "effect", "unpredicted")
     for end in ("", "_low", "_high")
 ]  # fmt: skip
@@ -232,6 +239,38 @@ def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
                             for column in ("share", "effect")})  # fmt: skip
 
 
+_STRICT = frozenset(
+    entry.claim.name for entry in _CONDITIONS
+    if entry.claim.expected == "within" or entry.claim.threshold >= 0.9
+)  # fmt: skip
+"""Claims that few rows cannot show, whatever the answers: high gates, and that nothing changes."""
+
+
+def rows_needed(n_effects: int) -> int:
+    """Return with how many rows a perfect model shows every claim of a chapter of so many effects.
+
+    A change of `NO_EFFECT` stays unseen in n rows with probability (1 - NO_EFFECT)^n, which Holm's
+    procedure compares with `ALPHA` over their number at worst. All other claims need fewer rows.
+    """
+    return math.ceil(math.log(ALPHA / max(n_effects, 1)) / math.log(1 - NO_EFFECT))
+
+
+def too_few_rows(judgments: Sequence[Judgment]) -> str:
+    """Return a sentence on claims that more rows could show; empty where there is none."""
+    needed = rows_needed(sum(judgment.verdict != "not testable" for judgment in judgments))
+    short = [
+        judgment.effect.n for judgment in judgments
+        if judgment.claim.name in _STRICT and judgment.verdict == "not significant"
+        and judgment.effect.resampled != TRAINING_SEEDS and judgment.effect.n < needed
+    ]  # fmt: skip
+    if not short:
+        return ""
+    return (
+        f"{len(short)} of the gates and claims of no effect are not significant with {min(short)} "
+        f"rows: a perfect model needs up to {needed}."
+    )
+
+
 def carriers(table: pd.DataFrame) -> pd.DataFrame:
     """Return the heads of which `HEAD` holds, with Holm's correction over those of a group.
 
@@ -287,7 +326,13 @@ def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str, margin:
     if (n := len(seeds)) == 1:
         units = "photos" if seeds[0].get("experiment") == "records" else "scenes"
         first, least, most = (float(end[0]) for end in (value, low, high))
-        return Effect(claim.name, where, first, least, most, seeds[0]["n_rows"], units, reason)
+        effect = Effect(claim.name, where, first, least, most, seeds[0]["n_rows"], units, reason)
+        if claim.expected != "within":
+            return effect
+        within, beyond = (seeds[0].get(name, np.nan) for name in ("p_within", "p_beyond"))
+        if pd.isna(within):  # a table of an older version
+            return effect
+        return replace(effect, p_value=float(within), p_against=float(beyond))
     over_seeds = stdtrit(n - 1, 1 - ALPHA) * value.std(ddof=1) / np.sqrt(n)
     half = float(np.hypot(over_seeds, ((high - low) / 2).mean()))
     mean = float(value.mean())

@@ -33,13 +33,16 @@ class Tokens:
     `pad` are cells around the thing's region that are edited with it, clipped at the grid (None:
     the engine's own); `views` those that are edited (None: all, as hooking one alone leaves the old
     thing visible in the other); `cells` places among the tokens of a view's region, in raster
-    order, or of a text group.
+    order, or of a text group. `touching`: the region is all cells that the thing's box touches,
+    which are as many as it happens to need; without, a block as wide and high as the box, whose
+    cells are equally many in every slot and may leave its edges out.
     """
 
     pad: int | None = None
     views: tuple[int, ...] | None = None
     support: Support = "thing"
     cells: tuple[int, ...] | None = None
+    touching: bool = False
 
 
 ALL_TOKENS = Tokens()

@@ -20,13 +20,13 @@ from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id.claims import (
     CARRIES,
     CLAIMS,
-    NO_EFFECT,
     TIES,
     WORKS,
     carriers,
     claim_effects,
+    too_few_rows,
 )
-from bindscope.studies.binding_id.names import LETTERS
+from bindscope.studies.binding_id.names import LETTERS, NO_EFFECT
 from bindscope.studies.binding_id.views import (
     blinded,
     combined,
@@ -207,6 +207,8 @@ def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
         "available, else between roles (colors: always); random vectors have the same length and "
         "mean:"
     )
+    if few := too_few_rows(judgments):
+        lead = f"{few} {lead}"
     yield from claims_findings(judgments, lead)
 
 

@@ -44,7 +44,7 @@ def binding_ids(
     scenes: Scenes = None,
     *,
     experiments: Sequence[str] = USUAL,
-    n: int = 100,
+    n: int = 200,
     batch_size: int = 8,
     random_state: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -68,7 +68,7 @@ def binding_ids(
         Names of config/README.md (`studies.binding_id.suites[].experiments`).
     n, batch_size
         Drawn scenes that are tested (mean differences are estimated on twice as many others), and
-        scenes that the model reads at once.
+        scenes that the model reads at once. With 100, a perfect model misses some claims.
     random_state, device
         Seed of scenes, random vectors and resamples; where the model is moved (``"auto"``: not).
 
@@ -105,8 +105,8 @@ def _measure_drawn(
 ) -> Result:
     """Measure a model on scenes of a task."""
     rule = Rule.from_task(spec["task"])
-    engine = _engine(model, processor, rule, batch_size, device)
     with _evaluating(model):
+        engine = _engine(model, processor, rule, batch_size, device)
         results = run(engine, Images(rule.layout), spec)
     rows = {"binding_id": tuple(results.rows)}
     if results.vectors:
@@ -128,13 +128,13 @@ def _of_records(
             "leave `experiments` out: what hiding each object costs is measured",
         )  # fmt: skip
     records = _records(scenes)
-    engine = _engine(model, processor, None, batch_size, device)
-    if not hasattr(engine, "adapter"):
-        raise InputError(WHERE, "an oracle reads no images", "give a model of transformers")
     with _evaluating(model):
+        engine = _engine(model, processor, None, batch_size, device)
+        if not hasattr(engine, "adapter"):
+            raise InputError(WHERE, "an oracle reads no images", "give a model of transformers")
         answers = answer_all(engine, records, Suite.model_fields["resamples"].default, random_state)
     notes = [
-        "Images of your own: the question was made blind to the tokens of each object's box; "
+        "Images of your own: the question was made blind to all tokens of each object's box; "
         "replacing and adding activations needs drawn scenes."
     ]
     if lonely := sum(bool(np.isnan(each).any()) for each in answers.answers):
@@ -203,7 +203,7 @@ def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, devi
     """Return the model as an engine; one of ours is one already."""
     if isinstance(model, Engine):
         return model
-    from bindscope.studies.binding_id.vlm.loading import hook_engine
+    from bindscope.studies.binding_id.vlm.loading import check_rows, hook_engine
 
     engine = hook_engine(WHERE, model, processor, rule, batch_size)
     if device != "auto":
@@ -212,6 +212,8 @@ def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, devi
         if device == "cuda" and not visible_devices():
             raise no_gpu(WHERE)
         model.to(device)
+    if rule is not None:  # of records, the first ones are checked
+        check_rows(engine, rule)
     return engine
 
 
@@ -251,9 +253,15 @@ def _notes(engine: Any) -> tuple[str, ...]:
     }
     if types == {"float32"}:
         return ()
+    note = f"The model computes in {', '.join(sorted(types))}"
+    if engine.rounding is not None:
+        note += (
+            f": log-probabilities of control answers differ by up to {engine.rounding:.2g} nats "
+            "between the two ways to compute them, behind a cache and in the model's own pass"
+        )
     return (
-        f"The model computes in {', '.join(sorted(types))}: log-probabilities are off by about "
-        "0.01 nats.",
+        f"{note}. Load it in float32 for effects that are not much larger, such as those of single "
+        "layers and heads.",
     )
 
 

@@ -32,11 +32,20 @@ _HOW = (
 )  # fmt: skip
 
 
-def precision_of(precision: str, compat: str, device: str) -> str:
+NO_EFFECT = 0.05
+"""By less than this share of the answers an edit without effect changes them."""
+
+
+FINE = ("layers", "heads")
+"""Experiments whose effects may be smaller than what bfloat16 rounds."""
+
+
+def precision_of(precision: str, compat: str, device: str, experiment: str = "") -> str:
     """Return the type of a model's weights and arithmetic on a kind of device."""
     if precision != "auto":
         return precision
-    return "bfloat16" if device == "cuda" and compat == "none" else "float32"
+    coarse = device == "cuda" and compat == "none" and experiment not in FINE
+    return "bfloat16" if coarse else "float32"
 
 
 def place_of(condition: str) -> str:

@@ -267,9 +267,13 @@ CASES: tuple[Case, ...] = (
             ("slot", _oracle("slot"), ["mixture-slot"]),
             ("color", _oracle("color"), ["mixture-color"]),
             ("content", _oracle("gather"), ["mixture-content"]),
+            ("order", _oracle("order"), []),
             ("turns, slot 70 %", _mixed(0.7, "gather"), []),
             ("blend, slot 70 %", _mixed(0.7, "gather", blend=True), []),
             ("blend, slot 60 %", _mixed(0.6, "color", blend=True), []),
         )
     ),
+    _case("order, four things", _oracle("order"), ["mixture"], 40, [], _MIXTURES,
+          {**_THREE, "layout": "grid", "things": 4}),
+    _case("no binding, three things", _oracle("none"), ["mixture"], 40, [], _MIXTURES, _THREE),
 )  # fmt: skip

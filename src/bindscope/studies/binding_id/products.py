@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bindscope.config.models import local_path
@@ -72,6 +74,10 @@ STEPS = (
 )
 
 
+_Models = Callable[[str], list[dict[str, Any]]]
+"""Experiment -> what decides the answers of its models; "": of estimates."""
+
+
 def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> None:
     """Add a job for every suite, task, model and experiment; all oracles of a suite share one."""
     tasks = {task.name: task for task in section.tasks}
@@ -87,15 +93,13 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
         ]  # fmt: skip
         for task in (tasks[name] for name in suite.tasks):
             if planted:
-                _add_experiments(graph, suite, task, ORACLES, planted, [])
+                _add_experiments(graph, suite, task, ORACLES, _always(planted), [])
             for model in (models[name] for name in suite.models):
-                model_spec = _published(model, suite)
-                _add_experiments(
-                    graph, suite, task, model.name, [model_spec], _weights(graph, model)
-                )
+                published = partial(_published, model, suite)
+                _add_experiments(graph, suite, task, model.name, published, _weights(graph, model))
             for name in suite.toys:
                 model_spec, trained = toys[name]
-                _add_experiments(graph, suite, task, name, [model_spec], trained)
+                _add_experiments(graph, suite, task, name, _always([model_spec]), trained)
         for model in (models[name] for name in suite.models):
             for records in (records_by_name[name] for name in suite.records):
                 _add_records(graph, suite, records, model)
@@ -109,7 +113,7 @@ def _add_records(graph: Graph, suite: Suite, records: Records, model: VisionLang
         "records": {
             "folder": records.folder, "file": records.file, "sha256": content_key(records.folder),
         },
-        "models": [_published(model, suite)],
+        "models": _published(model, suite, "records"),
     }  # fmt: skip
     names = {"suite": suite.name, "task": records.name, "subject": model.name,
              "experiment": "records"}  # fmt: skip
@@ -119,17 +123,21 @@ def _add_records(graph: Graph, suite: Suite, records: Records, model: VisionLang
     )  # fmt: skip
 
 
-def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
+def _published(model: VisionLanguageModel, suite: Suite, experiment: str) -> list[dict[str, Any]]:
     """What decides a model's answers in a suite besides the weights that a rule brings."""
     path = local_path(model.source)
     origin = "pretrained" if path is None else "local"
     spec = model.model_dump(mode="json")
     device = kind_here(suite.device)
-    spec["precision"] = precision_of(model.precision, model.compat, device)
+    spec["precision"] = precision_of(model.precision, model.compat, device, experiment)
     if model.engine:
-        return {"kind": model.engine, "origin": "local", **spec}
+        return [{"kind": model.engine, "origin": "local", **spec}]
     content = {"kind": "published", "origin": origin, **spec}
-    return content if path is None else {**content, "weights_sha256": content_key(path)}
+    return [content if path is None else {**content, "weights_sha256": content_key(path)}]
+
+
+def _always(models: list[dict[str, Any]]) -> _Models:
+    return lambda _: models
 
 
 def _weights(graph: Graph, model: VisionLanguageModel) -> list[Product]:
@@ -141,15 +149,18 @@ def _weights(graph: Graph, model: VisionLanguageModel) -> list[Product]:
 
 
 def _add_experiments(
-    graph: Graph, suite: Suite, task: ShapesTask, subject: str, models: list[dict[str, Any]],
-    weights: list[Product],
+    graph: Graph, suite: Suite, task: ShapesTask, subject: str,
+    models: _Models, weights: list[Product],
 ) -> None:  # fmt: skip
-    """Add the experiments of a suite on a task and a model, and the estimates that some add."""
+    """Add the experiments of a suite on a task and a model, and the estimates that some add.
+
+    `models` says what decides answers of a kind of job: an experiment, or none of the estimates.
+    """
     shared = {
         **suite.model_dump(mode="json", include={"batch_size", "threads"}),
-        "task": task.model_dump(mode="json", exclude={"name"}), "models": models,
+        "task": task.model_dump(mode="json", exclude={"name"}), "models": models(""),
     }  # fmt: skip
-    kinds = dict.fromkeys(model["kind"] for model in models)
+    kinds = dict.fromkeys(model["kind"] for model in shared["models"])
     if kinds.keys() - {"oracle", "toy"}:  # these are read on the CPU
         shared["device"] = kind_here(suite.device)
     engines = [str(engine_reference(kind)) for kind in kinds]
@@ -166,7 +177,7 @@ def _add_experiments(
         if name in ACCOUNTED:
             runs += [plan for plan in ACCOUNTED.values() if plan not in runs]
         made_from = {"weights": weights, "estimates": estimates if name in ADDING else []}
-        content = {**shared, **run_options, "experiment": name}
+        content = {**shared, **run_options, "experiment": name, "models": models(name)}
         graph.add(_RULE, {**names, "experiment": name}, content, made_from, runs=runs)
 
 

@@ -13,8 +13,8 @@ from bindscope.arrays.result import Result, Row, Summary, View, claims_line
 from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
-from bindscope.statistics.claims import Effect
-from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
+from bindscope.statistics.claims import Effect, judge
+from bindscope.studies.binding_id.claims import CLAIMS, claim_effects, too_few_rows
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import in_order, summaries
@@ -101,6 +101,8 @@ def summarize(result: Result) -> Summary:
             "right answers where the question cannot see a box (95 % CI)"
         )
     closing = [claims_line(result.claims)]
+    if few := too_few_rows(judge(CLAIMS, result_effects(result.table))):
+        closing.append(few)
     if len(rows):
         quoted = rows_with(rows, **{k: result.best[k] for k in ("experiment", "condition")})
         if len(quoted):

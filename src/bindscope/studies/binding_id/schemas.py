@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.names import ALL, ORIGINS, place_of
+from bindscope.studies.binding_id.names import ALL, NO_EFFECT, ORIGINS, place_of
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import (
     KEYS,
@@ -71,12 +71,14 @@ _SHARE = _interval("share", _ANSWERS, "Share of rows whose most probable candida
                    "`mixture` bootstrap over rows", low=0.0, high=1.0)  # fmt: skip
 _CHANGE = (
     *_interval("change", _ANSWERS, "Share minus the control's share of the same answers to the "
-               "same questions.", "paired bootstrap over rows, Wilson's where all rows agree",
-               low=-1.0, high=1.0),
+               "same questions.", "Gaffke's limits, rows change by 1 at most", low=-1.0, high=1.0),
     share("p_value", "probability", "Exact sign test that as many rows rise as fall.", _METRICS,
           null="allowed"),
     share("p_adjusted", "probability", "Adjusted by Holm's procedure over the model's rows of the "
           "experiment.", _METRICS, null="allowed"),
+    share("p_within", "probability", f"Of the claim that the change is within {NO_EFFECT:.0%}, by "
+          "Gaffke's limit; not adjusted.", _METRICS, null="allowed"),
+    share("p_beyond", "probability", "Of the opposite.", _METRICS, null="allowed"),
 )  # fmt: skip
 
 
@@ -144,7 +146,7 @@ _COLUMNS: tuple[Column, ...] = (
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=9,
+    version=10,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=_COLUMNS,

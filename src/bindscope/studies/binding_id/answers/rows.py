@@ -21,17 +21,19 @@ from numpy.typing import NDArray
 from scipy.special import bdtr
 
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
+from bindscope.statistics.lower_limits import p_above, pessimistic_means
 from bindscope.statistics.multiple_tests import holm
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, batches
 from bindscope.studies.binding_id.experiments.plans import Batch, Plan, Trial
-from bindscope.studies.binding_id.names import ACCOUNTS, ALL
+from bindscope.studies.binding_id.names import ACCOUNTS, ALL, NO_EFFECT
 from bindscope.studies.binding_id.oracle import CELLS, Mechanism, Oracle
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Rule, Words
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 NONE = -1  # where no item is expected
+_TAIL = 0.025  # beyond each end of an interval
 _COLUMNS = 64  # that are resampled together: 10,000 resamples of them are 5 MB
 
 
@@ -102,36 +104,54 @@ def comparisons(
 ) -> list[dict[str, Any]]:
     """Return the columns of paired comparisons of shares, after and before, (rows,) each.
 
-    They are `change` with its interval, `p_value`, and `p_adjusted`: by Holm's procedure over all,
-    the comparisons of an experiment (one figure).
+    They are `change` with its interval, `p_value`, `p_adjusted` (by Holm's procedure over all, the
+    comparisons of an experiment: one figure), and `p_within` and `p_beyond` of `change_tests`.
     """
     p_values = [sign_test(after, before) for after, before in pairs]
+    differences = [after - before for after, before in pairs]
     changes = [
-        change
-        for _, alike in groupby((after - before for after, before in pairs), key=len)
+        change for _, alike in groupby(differences, key=len)
         for change in paired_changes(np.stack(list(alike), axis=1), samples, seed)
-    ]
+    ]  # fmt: skip
     p_adjusted = [float(p) for p in holm(p_values)] if p_values else []
     return [
-        {**ends("change", change), "p_value": p, "p_adjusted": adjusted}
-        for change, p, adjusted in zip(changes, p_values, p_adjusted, strict=True)
+        {**ends("change", change), "p_value": p, "p_adjusted": adjusted, **change_tests(column)}
+        for change, p, adjusted, column in zip(
+            changes, p_values, p_adjusted, differences, strict=True
+        )
     ]
+
+
+def change_tests(differences: Doubles) -> dict[str, float]:
+    """Return one-sided p-values that the mean of differences (n,) is small, and that it is not.
+
+    `p_within`: it is between plus and minus `NO_EFFECT`; `p_beyond`: outside. A bootstrap is too
+    sure where few rows change; Gaffke's limit counts the largest change that there may be.
+    """
+    rises, falls = differences, -differences
+    return {
+        "p_within": max(p_above(side, -1.0, -NO_EFFECT) for side in (rises, falls)),
+        "p_beyond": min(p_above(side, -1.0, NO_EFFECT) for side in (rises, falls)),
+    }
 
 
 def paired_changes(differences: Doubles, samples: int, seed: int) -> list[Interval]:
-    """Return the means of paired differences of shares, (n, q), with their bootstrap intervals.
+    """Return the means of paired differences of shares, (n, q), between Gaffke's limits.
 
-    Where rows all change alike, Wilson's interval of as many rows takes the place of no width.
+    They are as wide with one changed row as with none, or wider; a bootstrap is narrower.
     """
-    width = float(wilson_interval(0, len(differences))[1])
     intervals = []
     for start in range(0, differences.shape[1], _COLUMNS):
         columns = differences[:, start : start + _COLUMNS]
-        for column, drawn in zip(columns.T, resampled_means(columns, samples, seed).T, strict=True):
-            value, (low, high) = float(column.mean()), interval(drawn)
-            if high - low == 0:
-                low, high = max(value - width, -1.0), min(value + width, 1.0)
-            intervals.append(Interval(value, low, high))
+        worst = np.full(columns.shape[1], -1.0)
+        lower, upper = (
+            np.quantile(pessimistic_means(side, worst, samples, seed), _TAIL, axis=0)
+            for side in (columns, -columns)
+        )
+        means = columns.mean(axis=0)
+        # Sums of weights are rounded, and few draws may leave the mean outside.
+        lows, highs = np.clip(lower, -1.0, means), np.clip(-upper, means, 1.0)
+        intervals += list(map(Interval, means.tolist(), lows.tolist(), highs.tolist()))
     return intervals
 
 

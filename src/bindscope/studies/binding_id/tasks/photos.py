@@ -1,8 +1,8 @@
 """What hiding a thing does to answers about a user's own photos.
 
 Records have no second scene whose activations could replace those of a thing. What needs none is
-hiding: the question may not look at the image tokens of the thing that it is about, and, as a
-control, at as many of a box of the same size where no thing is. Only the question is blind: the
+hiding: the question may not look at the image tokens that show some of the box it is about, and, as
+a control, at as many of a box of the same size where no thing is. Only the question is blind: the
 text of the context has seen the whole image.
 """
 
@@ -27,6 +27,11 @@ from bindscope.studies.binding_id.names import AGAINST, ALL
 from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.records import Record, read_records
 from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.vlm.checks import (
+    CHECKED,
+    control_difference,
+    record_difference,
+)
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
@@ -35,7 +40,7 @@ from bindscope.studies.binding_id.vlm.prompts import contexts
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
 HIDDEN = ("none", "the thing", "elsewhere")
-_BOX = Tokens(pad=0)
+_BOX = Tokens(pad=0, touching=True)  # a cell left out would show the thing's edge
 _STEPS = 48  # places along a side where a box may lie
 
 
@@ -76,7 +81,7 @@ def answer_all(
 ) -> Asked:
     """Answer the questions of all records; `samples` are of the bootstrap."""
     answered = [
-        answer(engine, record, rng(seed, number))
+        answer(engine, record, rng(seed, number), check=number < CHECKED)
         for number, record in enumerate(progress_bar(records, "images"))
     ]
     most = max(len(record.items) for record in records)
@@ -88,22 +93,27 @@ def answer_all(
     return Asked(rows, np.concatenate(padded).astype(np.float32))
 
 
-def answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Answered:
+def answer(
+    engine: VisionLanguageEngine, record: Record, draw: np.random.Generator, check: bool = False
+) -> Answered:
     """Answer the questions of a record, with nothing hidden, the thing, and a place elsewhere.
 
-    `draw` chooses the place.
+    `draw` chooses the place; `check` compares answers with the model's own pass.
 
-    InputError: names the record's file and line: if the model cannot read it.
+    InputError: names the record's file and line: if the model cannot read it, or its own pass has
+    other answers.
     """
     try:
-        return Answered(_answer(engine, record, draw), record.roles)
+        return Answered(_answer(engine, record, draw, check), record.roles)
     except BindscopeError as error:
         raise InputError(
             f"{record.where}, {error.where}", error.problem, error.remedy
         ) from error  # fmt: skip
 
 
-def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Doubles:
+def _answer(
+    engine: VisionLanguageEngine, record: Record, draw: np.random.Generator, check: bool
+) -> Doubles:
     picture, k = record.picture()[None], len(record.items)
     questions = record.prompt.questions
     breaks = min(len(question) - len(question.lstrip("\n")) for question in questions)
@@ -124,7 +134,10 @@ def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Genera
     hidden = [Knockout("object", at, tokens=_BOX) for hide in places for at in hide.values()]
     conditions = [CONTROL, *(Condition(f"thing {edit.role} hidden", (edit,)) for edit in hidden)]
     by_number = [Question(words, np.array([i])) for i in range(len(questions))]
-    answers = record_engine.answers(state, None, conditions, by_number, np.arange(k)[None])[0]
+    items = np.arange(k)[None]
+    if check:
+        record_difference(engine, control_difference(record_engine, state, by_number, items))
+    answers = record_engine.answers(state, None, conditions, by_number, items)[0]
     number = {edit.role: i for i, edit in enumerate(hidden, 1)}
     logs = np.full((len(questions), len(HIDDEN), k), np.nan)
     logs[:, 0] = answers[0]

@@ -120,8 +120,6 @@ class Decoder(ABC):
 
     How texts and images become what the decoder reads is left to families, and to toys. A `device`
     of None leaves the model where it is.
-
-    ModelError if its attention slides, or its rotations change with the length of the text.
     """
 
     image_text: str
@@ -133,18 +131,6 @@ class Decoder(ABC):
         self.where = where
         self.model = model if device is None else model.to(device)
         self.language = model.model.language_model
-        settings = self.language.config
-        if set(getattr(settings, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
-            raise ModelError(
-                where, "some of its layers see a sliding window only",
-                "use a model whose layers see the whole context",
-            )  # fmt: skip
-        kind = (settings.rope_parameters or {}).get("rope_type", "default")
-        if kind in ("dynamic", "longrope"):
-            raise ModelError(
-                where, f"its rotations ({kind}) change with the length of the text",
-                "use a model with fixed rotations: keys of one length cannot be moved to another",
-            )  # fmt: skip
 
     @property
     def layers(self) -> Sequence[nn.Module]:
@@ -219,8 +205,7 @@ class Decoder(ABC):
 class HuggingFace(Decoder):
     """A model of transformers with its processor.
 
-    ModelError: besides those of `Decoder`, if the processor marks images by another token than the
-    model.
+    ModelError if the processor marks images by another token than the model.
     """
 
     image_text = "<image>"
@@ -297,6 +282,24 @@ class HuggingFace(Decoder):
             positions = torch.arange(length, device=hidden.device)[None]
         positions = positions.view(-1, *positions.shape[-2:]).expand(-1, n, -1)
         return Embedded(hidden, positions, additive(call["attention_mask"], hidden))
+
+    def own_logits(self, inputs: Inputs, more: Tensor) -> Tensor:
+        """Return the model's own logits (n, V) after prompts and further text (n, S)."""
+        whole = torch.cat([inputs.ids, more], 1)
+        done = self.model(
+            input_ids=whole, use_cache=False, logits_to_keep=1, **whole_tensors(inputs, whole)
+        )
+        logits: Tensor = done.logits[:, -1]
+        return logits
+
+
+def whole_tensors(inputs: Inputs, whole: Tensor) -> dict[str, Tensor]:
+    """Return what the model is given beside the tokens of prompts with further text, (n, T)."""
+    tensors = dict(inputs.tensors, attention_mask=torch.ones_like(whole))
+    if (types := tensors.get("mm_token_type_ids")) is not None:
+        more = whole.shape[1] - inputs.ids.shape[1]
+        tensors["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
+    return tensors
 
 
 @contextmanager

@@ -203,9 +203,14 @@ class Options:
 
 
 class VisionLanguageEngine:
-    """An `engine.Engine` on a model of transformers; the template puts scenes into words."""
+    """An `engine.Engine` on a model of transformers; the template puts scenes into words.
+
+    `rounding`: by how many nats control answers differ from those of the model's own pass, once
+    that was measured (`checks.record_difference`).
+    """
 
     needs_images = True
+    rounding: float | None = None
 
     def __init__(
         self, adapter: Decoder, template: Template, options: Options | None = None
@@ -313,10 +318,14 @@ class VisionLanguageEngine:
 
     def log_probabilities(self, last: Tensor, candidates: Tensor) -> Tensor:
         """Return log-probabilities of tokens (n, c) after hidden states (n, ..., d), float64."""
-        logits = self.adapter.logits(last).double().log_softmax(-1)
-        shape = (len(candidates), *[1] * (logits.ndim - 2), candidates.shape[1])
-        index = candidates.view(shape).expand(*logits.shape[:-1], candidates.shape[1])
-        return logits.gather(-1, index)
+        return candidates_of(self.adapter.logits(last), candidates)
+
+
+def candidates_of(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return log-probabilities of tokens (n, c) by logits (n, ..., V), float64 (n, ..., c)."""
+    logs = logits.double().log_softmax(-1)
+    shape = (len(candidates), *[1] * (logs.ndim - 2), candidates.shape[1])
+    return logs.gather(-1, candidates.view(shape).expand(*logs.shape[:-1], candidates.shape[1]))
 
 
 def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:

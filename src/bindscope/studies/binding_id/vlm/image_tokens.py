@@ -22,6 +22,7 @@ from bindscope.studies.binding_id.engine import Tokens
 Edges = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Border = Literal["inside", "official"]
+_ROUNDING = 1e-6  # pixels by which edges of cells are off
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,19 +50,23 @@ class View:
         """Columns of cells."""
         return len(self.x) - 1
 
-    def cells(self, box: Sequence[int], pad: int, border: Border) -> Indices:
+    def cells(
+        self, box: Sequence[int], pad: int, border: Border, touching: bool = False
+    ) -> Indices:
         """Return places of the cells that cover a box, and `pad` around, in raster order.
 
         Boxes (left, top, right, bottom in pixels, the last two exclusive) of one size have equally
         many cells, as many as they are wide and high, rounded up. `inside` moves what would reach
         beyond the grid back into it, so that padded regions have equally many cells in every slot.
         `official` counts on in the block, as the paper's code does: beyond the last column comes
-        what stands there, the row's end or the next row.
+        what stands there, the row's end or the next row. `touching`: all cells that show some of
+        the box, by where it stands up to one more in each direction.
 
         InputError if the box is outside the grid, or reaches beyond the block under `official`.
         """
         left, top, right, bottom = box
-        rows, columns = _block(self.y, top, bottom), _block(self.x, left, right)
+        find = _touched if touching else _block
+        rows, columns = find(self.y, top, bottom), find(self.x, left, right)
         if rows is None or columns is None:
             raise InputError(
                 f"box {tuple(int(side) for side in box)}",
@@ -109,13 +114,15 @@ class ImageTokens:
         if tokens.support == "newline":
             ends = np.concatenate([np.zeros(0, np.int64), *(view.ends() for view in views)])
         elif tokens.support == "background":
-            cells = [view.cells(box, pad, border) for view in views for box in boxes]
+            cells = [
+                view.cells(box, pad, border, tokens.touching) for view in views for box in boxes
+            ]
             everything = [
                 view.start + np.arange(view.rows * view.stride, dtype=np.int64) for view in views
             ]
             ends = np.setdiff1d(np.concatenate(everything), np.concatenate(cells))
         else:
-            parts = [view.cells(boxes[role], pad, border) for view in views]
+            parts = [view.cells(boxes[role], pad, border, tokens.touching) for view in views]
             if tokens.cells is not None:
                 parts = [_places(part, tokens.cells) for part in parts]
             ends = np.concatenate(parts)
@@ -217,7 +224,7 @@ def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
     It has as many cells as the stretch is long, rounded up, so that equal stretches have equally
     many wherever they begin. None where the stretch is empty or outside.
     """
-    if start >= stop or start < min(0, edges[0]) or start >= edges[-1] or stop <= edges[0]:
+    if _is_outside(edges, start, stop):
         return None
     total = len(edges) - 1
     size = min(total, math.ceil((stop - start) / float(np.median(np.diff(edges))) - 1e-6))
@@ -226,6 +233,19 @@ def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
     off_centre = np.abs(begin + end - start - stop)
     first = int(np.lexsort((off_centre, -covered))[0])
     return first, first + size - 1
+
+
+def _touched(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
+    """Return the first and last cell that shows some of [start, stop); None as of `_block`."""
+    if _is_outside(edges, start, stop):
+        return None
+    first = np.searchsorted(edges, start + _ROUNDING, "right") - 1
+    last = np.searchsorted(edges, stop - _ROUNDING, "left") - 1
+    return max(int(first), 0), min(int(last), len(edges) - 2)
+
+
+def _is_outside(edges: Edges, start: float, stop: float) -> bool:
+    return bool(start >= stop or start < min(0, edges[0]) or start >= edges[-1] or stop <= edges[0])
 
 
 def _inside(numbers: Indices, total: int) -> Indices:

@@ -22,8 +22,15 @@ from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.tasks.images import Images
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
-from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule
+from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm.adapters import HuggingFace, Rotary, cut
+from bindscope.studies.binding_id.vlm.checks import (
+    CHECKED,
+    check_rotations,
+    control_difference,
+    record_difference,
+    refuse_backbone,
+)
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens, llava_views, plain_view
 from bindscope.studies.binding_id.vlm.prompts import answer_tokens, chat_turn, evened
@@ -73,7 +80,10 @@ FAMILIES: dict[str, tuple[str, type[HuggingFace]]] = {
 
 
 def adapt(where: str, model: Any, processor: Any, device: torch.device | str | None) -> HuggingFace:
-    """Return the adapter of a model; ModelError for unknown families and wrong processors."""
+    """Return the adapter of a model.
+
+    ModelError for unknown families, wrong processors, and backbones that cannot be edited.
+    """
     settings = getattr(model, "config", None)
     kind = getattr(settings, "model_type", type(model).__name__)
     if kind not in FAMILIES:
@@ -82,7 +92,10 @@ def adapt(where: str, model: Any, processor: Any, device: torch.device | str | N
             where, f"models of type {kind!r} are not supported{blind}",
             f"use one of {', '.join(FAMILIES)}",
         )  # fmt: skip
-    return FAMILIES[kind][1](where, model, processor, device)
+    adapter = FAMILIES[kind][1](where, model, processor, device)
+    refuse_backbone(where, adapter.language)
+    check_rotations(adapter)
+    return adapter
 
 
 log = logging.getLogger(__name__)
@@ -150,7 +163,20 @@ def load(
 ) -> tuple[VisionLanguageEngine, Pictures]:
     """Load a model of a suite from its part of a specification, and draw the images it reads."""
     engine = load_engine(config_of(model), weights, device=device, rule=rule)
+    check_rows(engine, rule)
     return engine, Images(rule.layout)
+
+
+def check_rows(engine: VisionLanguageEngine, rule: Rule) -> None:
+    """Measure by how much answers about some scenes differ from the model's own pass.
+
+    ModelError if by more than rounding.
+    """
+    n = min(CHECKED, engine.options.batch_size)
+    scenes = draw_pairs(rule, "test", n, seed=0).base
+    questions = [question(scenes, role) for role in range(scenes.things)]
+    state = engine.contexts(scenes, Images(rule.layout)(scenes))
+    record_difference(engine, control_difference(engine, state, questions, scenes.item))
 
 
 def config_of(model: Mapping[str, Any]) -> VisionLanguageModel:
