@@ -186,10 +186,10 @@ def test_a_table_with_a_row_per_object(identity: Result) -> None:
 
 
 def test_near_duplicates_stay_on_one_side() -> None:
-    """Of 120 scenes with five copies each, a vector per scene says nothing of new scenes."""
-    objects = np.repeat(OBJECTS[:120], 5, axis=0)
-    group = np.repeat(np.arange(120), 5)
-    z = np.random.default_rng(0).normal(size=(120, 64))[group]
+    """Of 300 scenes with four copies each, a vector per scene says nothing of new scenes."""
+    objects = np.repeat(OBJECTS[:300], 4, axis=0)
+    group = np.repeat(np.arange(300), 4)
+    z = np.random.default_rng(0).normal(size=(300, 64))[group]
     probe: Any = {"family": "linear", "targets": ["chained"]}
 
     def decoded(**how: Any) -> Any:
@@ -197,7 +197,7 @@ def test_near_duplicates_stay_on_one_side() -> None:
 
     assert decoded()["binding_lower_bound_bits"] > 1  # copies in train and test
     assert_nothing(decoded(groups=group))
-    words = np.where(group < 80, "train", np.where(group < 95, "val", "test"))
+    words = np.where(group < 200, "train", np.where(group < 240, "val", "test"))
     assert_nothing(decoded(split=words))
 
 

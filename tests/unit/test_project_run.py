@@ -41,6 +41,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(command.subprocess, "run", run)
+    monkeypatch.setattr(command, "is_possible", lambda: False)  # no interpreter for jobs
     return command_lines
 
 

@@ -14,6 +14,7 @@ from math import log2
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.arrays.inputs import on_threads
 from bindscope.studies.binding_information.array_labels import Labels
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
@@ -124,7 +125,8 @@ def _gained_without_input(labels: Labels, weight: Floats) -> Floats:
         for name, index in labels.rows.items()
     }
     probe = LinearProbe(name="linear", family="linear", targets=("chained",))
-    [result] = fit(probe, ProbeData(**splits, sizes=labels.sizes), [0])
+    with on_threads(1):
+        [result] = fit(probe, ProbeData(**splits, sizes=labels.sizes), [0])
     parts = [name for name in result.losses if name.startswith("chained_")]
     gains = sum(result.anchor_losses[name] - result.losses[name] for name in parts)
     return np.asarray(weight * gains, np.float64)

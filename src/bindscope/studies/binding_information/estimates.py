@@ -88,7 +88,7 @@ def estimate(
     Parameters
     ----------
     result
-        The fit: losses in bits, accuracies, flags, weights of the prior.
+        The fit.
     prior
         The row of `priors.entropies` for the test split; of an estimated prior, the largest losses
         are those of the test scenes, and no end of an interval is guaranteed.
@@ -96,27 +96,22 @@ def estimate(
         Test codes in the order of the losses, (N, K) and (N, n), as the probe was tested on them.
     config
         Resamples and their seed.
-    disjoint
-        Whether the splits share no feature code; then intervals are over feature codes.
+    disjoint, groups
+        Whether the splits share no feature code; labels (N,) of near-duplicates: what is resampled.
     nothing_to_learn
-        Whether labels have nothing to do with the representation (`collapsed` is then no flag).
-    groups
-        Labels of near-duplicates among the test scenes, (N,): intervals are then over these.
+        Whether labels have nothing to do with the representation (`collapsed` is no flag).
 
     Returns
     -------
-    The columns of the table `binding_information` that a fit decides, and `parts`, from which the
-    table makes the row of the best probe: flags of each part of each target, and the anchored bound
-    over O with the ends of its interval. Numbers are finite or None; None comes with `reason`.
+    The columns of the table `binding_information` that a fit decides, and `parts`, for the row of
+    the best probe: flags of each part of each target, and the anchored bound over O with its
+    interval. Numbers are finite or None; None comes with `reason`.
     """
     losses = scene_losses(result, objects.shape, features.shape)
     gained = part_gains(result, prior)
     losses |= {p: g.prior_losses for p, g in gained.items() if result.prior_weights[p] == 1}
-    scores = {
-        **losses,
-        **{f"prior_{part}": gain.prior_losses for part, gain in gained.items()},
-        **{f"gain_{part}": gain.gains for part, gain in gained.items()},
-    }
+    scores = losses | {f"prior_{part}": gain.prior_losses for part, gain in gained.items()}
+    scores |= {f"gain_{part}": gain.gains for part, gain in gained.items()}
     means = {name: _finite(float(values.mean())) for name, values in scores.items()}
     means = _within(means, gained)
     row: dict[str, Any] = {

@@ -76,27 +76,24 @@ def binding_information(
     Parameters
     ----------
     Z
-        Floats (N, d), a vector per scene, or (N, T, d), its patch tokens; or ``{layer: array}``.
-        NumPy, torch, what `numpy.asarray` reads; memory-mapped, Zarr and HDF5 are read in parts.
+        Floats (N, d), a vector per scene, or (N, T, d), its patch tokens, of any framework or on
+        disk (memory-mapped, Zarr, HDF5); or ``{layer: array}``.
     objects
         A DataFrame with a row per object: `scene` (row of `Z`), then a column per feature group; or
         codes of 0 and 1 (N, K), the last group varying fastest, or (N, size of group 1, ...).
     space
         The scene distribution, a `space` section of the configuration (docs/arrays.md). Nothing, or
-        the groups' sizes: the prior is estimated, and rows have the flag `assumed_prior`.
+        the groups' sizes: the prior is estimated (flag `assumed_prior`).
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``).
-    images
-        The scenes' images, uint8 (N, H, W, 3): their baselines are measured too (docs/arrays.md).
-    scenes
-        Names (N,) of the scenes of `Z`, in its order, if `scene` of `objects` has names.
+    images, scenes
+        The scenes' images, uint8 (N, H, W, 3), whose baselines are then measured (docs/arrays.md);
+        names (N,) of the rows of `Z`, if `scene` of `objects` has names.
     groups, split
-        Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %) and
-        count as one scene in intervals; or `train`, `val` or `test` for each scene (N,).
-    control
-        ``"shuffled_labels"`` pairs scenes and labels at random: all bounds should be about 0.
-    random_state, device
-        Seed of the split and of the probes; where probes named by their family are fitted.
+        Labels (N,) of near-duplicates, split (70, 10 and 20 %) and resampled together; or `train`,
+        `val` or `test` for each scene (N,).
+    control, random_state, device
+        ``"shuffled_labels"``: at random; seed; where probes named by their family are fitted.
 
     Returns
     -------
@@ -117,10 +114,8 @@ def binding_information(
     """
     layers = read_layers(Z, WHERE, "Z", centered=True)
     rows = train_val_test(_n_scenes(layers), split, groups, random_state, WHERE, FEWEST_SCENES)
-    layers |= _baselines(images, layers, _n_scenes(layers))
-    labels = read_labels(objects, space, rows, notes_of_layers(layers), scenes, groups)
-    with on_threads(1):
-        labels = checked(labels)
+    layers |= _baselines(images, layers)
+    labels = checked(read_labels(objects, space, rows, notes_of_layers(layers), scenes, groups))
     return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
 
 
@@ -138,16 +133,14 @@ def _control(control: str | None) -> str:
     return control or "none"
 
 
-def _baselines(
-    images: Any, layers: dict[str, Representation], n_scenes: int
-) -> dict[str, Representation]:
+def _baselines(images: Any, layers: dict[str, Representation]) -> dict[str, Representation]:
     """Return the baselines of the images, if any, by the layer that they stand in."""
     if reserved := [layer for layer in layers if layer.startswith(PREFIX)]:
         raise InputError(
             WHERE, f"a layer of `Z` is called {reserved[0]!r}",
             "call it otherwise: baselines of `images` have such names",
         )  # fmt: skip
-    return {} if images is None else read_baselines(images, n_scenes, WHERE)
+    return {} if images is None else read_baselines(images, _n_scenes(layers), WHERE)
 
 
 def _measured(

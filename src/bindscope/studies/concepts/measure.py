@@ -83,23 +83,21 @@ def concepts(
     ----------
     embeddings
         Floats (N, d) of any framework, a vector per scene, or ``{layer: array}``.
-    values
-        A DataFrame with a row per object: `scene` (row of `embeddings`), a column per kind of value
-        and, unless rows are in their order, `slot`; or integers (N, slots, kinds), -1: no object.
-        Scenes have the same number of objects; those of one serve the estimator ``"single"``.
+    values, scenes
+        A DataFrame with a row per object: `scene` (row of `embeddings`, or its name in `scenes`, in
+        their order), a column per kind of value and, unless rows are in their order, `slot`; or
+        integers (N, slots, kinds), -1: no object. Those of one object serve ``"single"``.
     texts
         Captions: of the `scenes` (N, d'), for ``"alignment"``; and as queries, of `objects` (K, d),
         all combinations of values, the last kind varying fastest (NaN: none), and of `values`, an
-        array (V, d) per kind, in the order of the kinds or by their names.
+        array (V, d) per kind, by name or in order.
     analyses
         Names, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
-    scenes
-        Names (N,) of the scenes of `embeddings`, in their order, if `scene` of `values` has names.
-    split
+    split, random_state
         By sets of objects (default), by ``"scenes"``, or `vectors`, `probes` or `scores` for each
-        scene (N,): what is estimated, fitted or scored on it.
-    random_state, device, threads
-        Seed of the split and of the approximators; where these and probes are fitted; CPU threads.
+        scene (N,): what is estimated, fitted or scored on it. Seed of that, and of approximators.
+    device, threads
+        Where approximators and probes are fitted; CPU threads.
 
     Returns
     -------
