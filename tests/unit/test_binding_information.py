@@ -144,7 +144,7 @@ def test_patch_tokens_and_layers() -> None:
     assert read["set", "6", "patches"] >= read["linear", "6", "mean"] - EXACT
     assert read["linear", "6", "mean"] == pytest.approx(np.log2(84), abs=EXACT)
     assert abs(read["linear", "cls", "vectors"]) <= EXACT
-    assert not result.notes
+    assert result.notes == ("Layer cls: 9 of 9 columns are constant and were not read.",)
     assert result.best["layer"] == "6"
 
 
