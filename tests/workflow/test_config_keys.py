@@ -43,7 +43,8 @@ WITHOUT_EFFECT = {
     "belongs to what other packages register": ("VisionLanguageModel.options",),
     "has one value in the example": (
         "Baseline.name", "Baseline.seeds", "Baseline.source",
-        "PhotosRenderer.kind", "PugSpareSource.path", "PugSpareSource.terms_accepted",
+        "PhotosRenderer.kind", "PooledQuadraticProbe.protocol", "PugSpareSource.path",
+        "PugSpareSource.terms_accepted",
         "ToyVision.source", "VisionLanguageModel.source", "Zoo.source",
     ),
 }  # fmt: skip
