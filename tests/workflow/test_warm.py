@@ -75,11 +75,11 @@ def test_a_server_that_cannot_import_its_libraries_leaves_python(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, f"{sys.executable}\n")
 
 
-@pytest.mark.parametrize("problem", ["long", "full", "noexec"])
+@pytest.mark.parametrize("problem", ["long", "blank", "full", "noexec"])
 def test_where_there_can_be_none_it_is_python(
     problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / ("x" * 100 if problem == "long" else "a blank")
+    folder = tmp_path / {"long": "x" * 100, "blank": "a b"}.get(problem, "a")
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     if problem == "full":
@@ -89,16 +89,6 @@ def test_where_there_can_be_none_it_is_python(
     with warm_interpreter(()) as executable:
         assert executable == Path(sys.executable)
     assert not [*folder.iterdir()]
-
-
-def test_it_works_in_a_folder_with_a_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a b'c").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b'c"))
-    with warm_interpreter(()) as executable:
-        assert executable != Path(sys.executable)
-        called = [executable, "-m", "this"]
-        done = subprocess.run(called, capture_output=True, text=True, check=True)
-    assert "Zen" in done.stdout
 
 
 def test_what_a_job_starts_ends_with_its_caller(tmp_path: Path) -> None:

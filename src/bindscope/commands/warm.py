@@ -2,7 +2,7 @@
 
 A script called `python` is called as Python is, with ``-m module`` or a script. The process that
 runs it is forked from one that waits, with the caller's folder, environment and files. Importing
-torch takes 2 to 4 s of CPU time, longer than most jobs of the default run compute.
+torch takes 1 to 3 s of CPU time, longer than most jobs of the default run compute.
 
 The waiting process has no module of bindscope: each job imports what is in the source now. Where it
 cannot be reached, the script calls Python itself. Linux only (`is_possible`).
@@ -75,7 +75,7 @@ def warm_interpreter(libraries: Sequence[str] = LIBRARIES) -> Iterator[Path]:
     """Let a process of its own import libraries; yields the path of the interpreter before it.
 
     It is Python's own where the folder of temporary files allows no such interpreter: its path is
-    too long for a socket, it is full, or nothing in it may be executed.
+    too long for a socket or has blanks, it is full, or nothing in it may be executed.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -96,6 +96,8 @@ def warm_interpreter(libraries: Sequence[str] = LIBRARIES) -> Iterator[Path]:
 def _listen(folder: Path, server: socket.socket) -> Path:
     """Write the interpreter, and let a server wait for it; OSError if it cannot be executed."""
     address, caller, executable = folder / "socket", folder / "caller.py", folder / "python"
+    if shlex.quote(str(executable)) != str(executable):
+        raise OSError(f"Snakemake calls {executable} without quotes")
     server.bind(str(address))
     server.listen(64)  # who calls before the libraries are there waits
     caller.write_text(
