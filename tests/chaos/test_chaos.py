@@ -76,7 +76,8 @@ def test_faults_end_well(clone: Clone) -> None:
     numbers = {kind: i for i, kind in enumerate(sorted(kinds(clone)))}
     faults = [(fault, numbers.get(target, target)) for fault, target in ROUNDS.items()]
     ended = list(rounds(clone, faults))
-    assert [each.note for each in ended if each.verdict == "wrong"] == []
+    notes = [each.note for each in ended if each.verdict == "wrong"]
+    assert notes == [], "\n".join(notes)
     verdicts = {each.fault: each.verdict for each in ended}
     assert verdicts["truncated file"] == "healed", ended
 

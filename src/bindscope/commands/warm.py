@@ -116,8 +116,9 @@ def _start(
     server: socket.socket, executable: Path, libraries: Sequence[str]
 ) -> subprocess.Popen[bytes]:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    # With an option, an interpreter of this kind is Python itself, which has the socket.
     return subprocess.Popen(
-        [sys.executable, __file__, str(server.fileno()), executable, *libraries],
+        [sys.executable, "-u", __file__, str(server.fileno()), executable, *libraries],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[server.fileno()],
         env={**environment, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
