@@ -191,9 +191,13 @@ def test_positions_that_are_no_rotations_are_refused():
     ],
 )  # fmt: skip
 def test_backbones_that_rotate_halves_are_accepted(changes):
+    changes = dict(changes)
     dtype = changes.pop("dtype", torch.float32)
     model, processor = tiny_vlms.llava(**changes)
-    engine(parts=(model.to(dtype), processor))
+    accepted = engine(parts=(model.to(dtype), processor))
+    state, questions = accepted.contexts(SCENES, IMAGES), [question(SCENES, r) for r in (0, 1)]
+    nats = control_difference(accepted, state, questions, ITEMS)
+    assert nats < (1e-4 if dtype == torch.float32 else 0.5)
 
 
 def test_attention_that_ignores_masks_is_refused():

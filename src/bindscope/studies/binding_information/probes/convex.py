@@ -69,16 +69,18 @@ def fit_linear_parts(
     may, each pass reads them anew.
     """
     limit = MOVED * prior_bits(source, "val")
-    for run in runs:
-        run.family.linear_part.learn(source)
-    vectors = Vectors(source, probe.memory_mb * 2**20, runs[0].family.linear_part)
+    first, *others = (run.family.linear_part for run in runs)
+    first.learn(source)
+    for family in others:
+        family.take_learned(first)
+    vectors = Vectors(source, probe.memory_mb * 2**20, first)
     groups: dict[tuple[int, int, str], list[ProbeRun]] = {}
     for run in runs:
         groups.setdefault(run.heads.reads, []).append(run)
     progress = Progress(len(groups), "linear parts")
     for group in groups.values():
         train, val = (HeadProblem(vectors, group, split) for split in ("train", "val"))
-        contained = HeadProblem(vectors, group, "train", width=vectors.contained_dim)
+        contained = HeadProblem(vectors, group, "train", width=first.contained_dim)
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
         path = _Path(train.regressions(), val.regressions(), halves, source.halves, start)
@@ -105,7 +107,7 @@ class Vectors:
     """
 
     def __init__(self, source: Source, memory: int, family: Family) -> None:
-        self.source, self.family, self.contained_dim = source, family, family.contained_dim
+        self.source, self.family = source, family
         self.basis: Tensor | None = None
         patches = not isinstance(source, VectorBatches) and bool(source.shape.tokens)
         self.batch = max(1, BLOCK // max(1, source.shape.tokens)) if patches else BLOCK

@@ -213,6 +213,9 @@ class Family(Part, ABC):
     def learn(self, source: Source) -> None:
         """Take from the train split what the family has to know before it is fitted."""
 
+    def take_learned(self, other: Family) -> None:
+        """Take what other heads of the same fit have learned (`learn`)."""
+
     def vector(self, inputs: Inputs) -> Tensor:
         """Return what a convex fit reads: vectors as they are, of tokens [CLS] and their mean."""
         return inputs.vector if isinstance(inputs, Tokens) else inputs

@@ -15,7 +15,7 @@ from bindscope.studies.binding_information.families import PooledQuadraticProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.linear import Linear
-from bindscope.studies.binding_information.probes.module import Inputs, InputShape, Tokens
+from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, Tokens
 
 BLOCK = 4096  # tokens of which covariances are summed at a time
 NOTHING = 1e-9  # of the largest variance: a component that is rounding
@@ -54,6 +54,11 @@ class PooledQuadratic(Linear):
         scale = variances.clamp_min(NOTHING * float(variances[0]) + 1e-30).rsqrt()
         scale[variances <= NOTHING * variances[0]] = 0
         self.basis.copy_((directions * scale)[:, : self.basis.shape[1]])
+
+    def take_learned(self, other: Family) -> None:
+        """Take the principal components of other heads."""
+        assert isinstance(other, PooledQuadratic)
+        self.basis.copy_(other.basis)
 
     def vector(self, inputs: Inputs) -> Tensor:
         """Return [CLS], the mean token and the mean products of components, (B, d)."""
