@@ -213,7 +213,7 @@ class Family(Part, ABC):
     def learn(self, source: Source) -> None:
         """Take from the train split what the family has to know before it is fitted."""
 
-    def take_learned(self, other: Family) -> None:
+    def take_learned(self, fitted: Family) -> None:
         """Take what other heads of the same fit have learned (`learn`)."""
 
     def vector(self, inputs: Inputs) -> Tensor:

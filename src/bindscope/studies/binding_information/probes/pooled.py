@@ -55,10 +55,10 @@ class PooledQuadratic(Linear):
         scale[variances <= NOTHING * variances[0]] = 0
         self.basis.copy_((directions * scale)[:, : self.basis.shape[1]])
 
-    def take_learned(self, other: Family) -> None:
+    def take_learned(self, fitted: Family) -> None:
         """Take the principal components of other heads."""
-        assert isinstance(other, PooledQuadratic)
-        self.basis.copy_(other.basis)
+        assert isinstance(fitted, PooledQuadratic)
+        self.basis.copy_(fitted.basis)
 
     def vector(self, inputs: Inputs) -> Tensor:
         """Return [CLS], the mean token and the mean products of components, (B, d)."""
