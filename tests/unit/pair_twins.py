@@ -52,5 +52,5 @@ def block_of(x, instances, valid, classes=None):
     return Block(
         0, torch.as_tensor(x), instances,
         instances if classes is None else torch.as_tensor(classes),
-        torch.as_tensor(valid), torch.zeros(*instances.shape, 2),
+        torch.as_tensor(valid), torch.zeros(*instances.shape, 2), 1,
     )  # fmt: skip

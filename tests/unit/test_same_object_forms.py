@@ -26,11 +26,15 @@ from bindscope.studies.same_object.scorers import convex
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairProblem, RidgeObjective
 from bindscope.studies.same_object.scorers.forms import (
-    Counts,
     Covariance,
     Form,
     Linear,
     Quadratic,
+)
+from bindscope.studies.same_object.scorers.positions import (
+    Counts,
+    CoupleTable,
+    ImageCoupleTable,
     Table,
 )
 
@@ -109,22 +113,31 @@ def test_logits_and_gradients_equal_the_literal_expansion(kind, dtype):
 def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
     x, instances, valid, draw = problem()
     grid, covariance = (2, 3), Covariance(torch.eye(D, dtype=torch.float64))
-    table = Table(grid, torch.ones(12, dtype=torch.float64))
-    form = Form([Quadratic(covariance), table, Linear(covariance)])
+    curvature, columns = torch.ones(15, dtype=torch.float64), torch.tensor([1, 3])
+    positions = Table(grid, curvature), CoupleTable(curvature), ImageCoupleTable(curvature, columns)
+    form = Form([Quadratic(covariance), *positions, Linear(covariance)])
     theta = torch.tensor(draw.standard_normal(form.size))
     symmetrise(form, theta)
     cells = torch.tensor(draw.permuted(np.tile(np.arange(6), (B, 1)), axis=1))  # as M = 6 cells
-    rows, columns = cells // 3, cells % 3
-    block = replace(
-        block_of(torch.tensor(x), instances, valid), positions=torch.stack([rows, columns], -1)
-    )
+    row, column = cells // 3, cells % 3
+    x = torch.tensor(x) * torch.tensor(valid)[..., None]  # 0 of no patch, as blocks have it
+    block = block_of(x, instances, valid)
+    block = replace(block, positions=torch.stack([row, column], -1), columns=3)
+    number = {couple: q for q, couple in enumerate((j, i) for i in range(6) for j in range(i))}
 
     def literal(theta):
         weights = form.split(theta)
         offsets, places = weights["table"][:6].view(grid), weights["table"][6:]
-        apart = [(part[:, :, None] - part[:, None]).abs() for part in (rows, columns)]
+        apart = [(part[:, :, None] - part[:, None]).abs() for part in (row, column)]
         table = offsets[apart[0], apart[1]] + places[cells][:, :, None] + places[cells][:, None]
-        return literal_logits(block.x, weights["matrix"], weights["linear"], theta[-1]) + table
+        logits = literal_logits(block.x, weights["matrix"], weights["linear"], theta[-1]) + table
+        of_image = torch.stack([x[b][valid[b]].mean(0)[columns] for b in range(B)])
+        for b, i, j in np.ndindex(B, M, M):
+            if i != j:
+                q = number[tuple(sorted((int(cells[b, i]), int(cells[b, j]))))]
+                more = weights["couples"][q] + of_image[b] @ weights["image_couples"][:, q]
+                logits[b, i, j] = logits[b, i, j] + more
+        return logits
 
     computed = form.logits(theta, block)
     torch.testing.assert_close(computed, block.packed(literal(theta)))
@@ -229,7 +242,8 @@ def test_counted_couples_of_places_are_their_pairs(easy):
     """The same loss, gradient and line, whether pairs are taken one by one or as counts."""
     pairs = Pairs(easy[0], memory=2**30)
     counts = Counts.count(pairs)
-    form = counts.form()
+    grid, curvature = pairs.data.grid, counts.curvature
+    form = Form([Table(grid, curvature), CoupleTable(curvature)])
     outcomes = []
     for split in (pairs, counts):
         centre = torch.linspace(-0.5, 0.5, form.size)

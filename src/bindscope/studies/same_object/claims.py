@@ -4,7 +4,8 @@ A vector that is the same in all patches of an image says how many of the image'
 object, and nothing of any pair. So the effect of a claim about a probe is the least certain one of
 several gains: over its rival, and over the more frequent answer of each test image. A claim against
 classes, positions and the image needs a gain over the probes of less as well: of the classes, and
-of the positions. Which of them was fitted with more luck then decides nothing.
+of the positions. Which of them was fitted with more luck then decides nothing. There is no claim
+against positions only: layouts of images and positions in them predict more, without any object.
 
 Tokens that hold only the class, the position or something of the whole image also lose accuracy
 under an edit of what a probe reads, and attention that goes by them also goes to patches of the
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bindscope.core.splits import SPLITS
 from bindscope.statistics.claims import IMAGES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.quantities import JUDGED, RIVALS
@@ -140,7 +142,6 @@ _WORDS = {
     "class_pointwise": "the class probe",
     "class_position": "both classes, positions and the image predict",
     "identity_pointwise": "the identity probe",
-    "position": "a probe of positions only",
 }
 
 
@@ -155,7 +156,7 @@ CLAIMS: tuple[Claim, ...] = (
             claim_name(family),
             f"The quadratic probe classifies more pairs correctly than {_WORDS[family]}.",
         )
-        for family in (*RIVALS, "position")
+        for family in RIVALS
     ),
     Claim(
         WITH_POSITION_OVER,
@@ -170,8 +171,10 @@ CLAIMS: tuple[Claim, ...] = (
     *EDIT_CLAIMS,
 )
 # Leading family -> families of its rivals; rival -> what it must beat besides, as it knows them.
-_COMPARED = {QUADRATIC: (*RIVALS, "position"), WITH_POSITION: ("class_position",)}
+_COMPARED = {QUADRATIC: RIVALS, WITH_POSITION: ("class_position",)}
 _CONTAINED = {"class_position": ("class_pointwise", "position")}
+FEWEST_IMAGES = 30  # of a split, for a claim about a probe
+_N_IMAGES = {"train": "n_train_images", "val": "n_val_images", "test": "n_images"}
 CERTAIN = 4.0  # half widths above 0, beyond which no correction for several tests matters
 Gains = pd.DataFrame  # value, low, high of each model, as shares of pairs
 
@@ -200,9 +203,7 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
             of_group = of_dataset[of_dataset["group"] == place.group]
             here = of_group[of_group["layer"] == place.layer]
             for family in rivals:
-                if family in set(of_dataset["family"]) or (
-                    family == "position" and _first(here, leader)["position_lead"].notna().any()
-                ):
+                if family in {*of_dataset["family"], "class_position"}:
                     effects.append(_over_rival(here, leader, family))
             if leader == QUADRATIC:
                 effects += _inner_layer(of_group)
@@ -213,6 +214,8 @@ def _over_rival(rows: pd.DataFrame, leader: str, family: str) -> Effect:
     """Compare a probe with a rival of the same tokens; of several settings, with the best."""
     claim = claim_name(family) if leader == QUADRATIC else WITH_POSITION_OVER
     over, first = [], _first(rows, leader)
+    if reason := _too_few(first):
+        return _without(claim, rows, reason)
     for rival in (family, *_CONTAINED.get(family, ())):
         others, column, flags = rows[rows["family"] == rival], f"{leader}_lead", "flags"
         if rival == "position":
@@ -228,6 +231,14 @@ def _over_rival(rows: pd.DataFrame, leader: str, family: str) -> Effect:
             best = others.loc[others.groupby("model", sort=False)[column].idxmin()]
             over.append(_gains(best, column))
     return _effect(claim, rows, leader, *over)
+
+
+def _too_few(rows: pd.DataFrame) -> str:
+    """Return why nothing can be concluded where a split has few images; empty elsewhere."""
+    for split in SPLITS:
+        if (n := int(rows[_N_IMAGES[split]].min())) < FEWEST_IMAGES:
+            return f"{n} {split} images with pairs, and a claim needs {FEWEST_IMAGES}"
+    return ""
 
 
 def _unended(family: str) -> str:
@@ -250,6 +261,8 @@ def _inner_layer(rows: pd.DataFrame) -> Iterable[Effect]:
     inner = quadratic[quadratic["x"].gt(0) & (quadratic["x"] < quadratic["n_layers"].astype(float))]
     if inner.empty or not last.any():
         return []  # the last block was not read, or no layer between it and the first one's input
+    if reason := _too_few(quadratic):
+        return [_without(LAST_LAYER, inner, reason)]
     if quadratic.loc[last, "flags"].str.contains("not_converged|diverged").any():
         return [_without(LAST_LAYER, inner, _unended(QUADRATIC))]
     losses = inner.groupby("layer", sort=False)["val_loss_bits"].mean()

@@ -78,7 +78,7 @@ class QuadraticScorer(ConvexScorer):
 
 
 class QuadraticPositionScorer(ConvexScorer):
-    """The quadratic form and the table of positions of `position`, fitted to both at once."""
+    """The quadratic form and what `position` reads, fitted to both at once."""
 
     family: Literal["quadratic_position"]
 
@@ -90,7 +90,7 @@ class ClassScorer(ConvexScorer):
 
 
 class ClassPosition(ConvexScorer):
-    """Trees on p.q, whether both patches are named alike, and how far apart they are."""
+    """A form on classes, positions and the image, and trees on it and on p.q."""
 
     family: Literal["class_position"]
     pairs: PositiveInt = Field(
@@ -117,12 +117,9 @@ class CosineScorer(_Scorer):
 
 
 class PositionScorer(ConvexScorer):
-    """g = t(|rows apart|, |columns apart|) + u(place) + u(other place) + b; reads no token."""
+    """g = t(rows apart, columns apart) + u(position) + u(other) + v(couple) + b; no token."""
 
     family: Literal["position"]
-    l2: tuple[NonNegativeFloat, ...] = Field(
-        (1e-2, 1e-3, 1e-4), min_length=1, description="As of the other convex probes."
-    )
 
 
 AnyScorer = Annotated[

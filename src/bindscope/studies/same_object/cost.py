@@ -15,7 +15,7 @@ from bindscope.graph.towers import tower_of
 Content = Mapping[str, Any]
 
 # `data.PAIR_BYTES` and `data.BLOCK`, which are beside torch.
-PAIR_BYTES, BLOCK = 40, 2**21
+PAIR_BYTES, BLOCK = 48, 2**21
 BATCH_IMAGES = 8  # as of `scorers.identity`
 # Passes over all pairs of train that a form takes: of its path, and of those it contains (default
 # run: many more iterations, which read only pairs that count).

@@ -21,7 +21,7 @@ from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import buffers, in_order
 
 BLOCK = 2**21  # numbers of a block of images: those of tokens, or four of each ordered pair
-PAIR_BYTES = 40  # of a pair in memory: its places and sign, and logits and slopes of a pass
+PAIR_BYTES = 48  # of a pair in memory: its places, couple and sign, and logits and slopes of a pass
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ class Block:
     classes: Tensor
     valid: Tensor  # bool (B, M)
     positions: Tensor  # float32 (B, M, 2)
+    columns: int  # of the patch grid
 
     @cached_property
     def index(self) -> Tensor:
@@ -153,6 +154,14 @@ class Block:
         """Places of the pairs' second patches in (B, M), flattened; int64 (P,)."""
         m = self.valid.shape[1]
         return torch.div(self.first_places, m, rounding_mode="floor") * m + self.index % m
+
+    @cached_property
+    def couple(self) -> Tensor:
+        """Number of the two positions of each pair, whichever patch is first; int64 (P,)."""
+        cells = self.positions.long() @ torch.tensor([self.columns, 1], device=self.x.device)
+        a, b = self.both(cells)
+        high = torch.maximum(a, b)
+        return high * (high - 1) // 2 + torch.minimum(a, b)
 
     @property
     def image(self) -> Tensor:
@@ -261,7 +270,7 @@ class Pairs:
             for labels in (data.instances, data.classes)
         )
         x, valid, places = (part.to(self.device) for part in (x, valid, places))
-        return Block(start, x, instances, classes, valid, places)
+        return Block(start, x, instances, classes, valid, places, data.grid[1])
 
 
 def trimmed(sample: Mapping[str, Array]) -> dict[str, Array]:

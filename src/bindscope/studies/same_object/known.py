@@ -1,16 +1,18 @@
 """Planted tokens of patches, whose binding is known: the gates of the study.
 
     h = Q [binding e(image, object); classes c(class); position q(row, column); image v(share);
-           position of each class q_c(row, column); nuisance u] + offset + noise
+           position of each class q_c(row, column); position o(row, column);
+           layout l(type); position of each layout o_l(row, column); nuisance u] + offset + noise
 
-e is drawn anew for every object of every image, c once for every class, u for every patch; q is
-smooth in the place, q_c too but another one in each class (so that a form reads how far apart two
-patches of one class are, class by class), and v in the share of the image's pairs that are of one
-object. With
-`histogram` every token has the mean c of its image too. Each has dimensions of its own; Q is the
-identity (the binding is axis-aligned) or a rotation of all of them. So what a scorer can find is
-known: a quadratic form of rank `rank` reads e, the class alone cannot distinguish two objects of a
-class, and a sum of two patches predicts nothing from e.
+o and o_l are one-hot, and l is a vector of the image's type of layout, of which there are a few: as
+with a fixed camera, in photos of faces, in frames of a video. e is drawn anew for every object of
+every image, c once for every class, u for every patch; q is smooth in the position, q_c too but
+another one in each class (so that a form reads how far apart two patches of one class are, class by
+class), and v in the share of the image's pairs that are of one object. With `histogram` every token
+has the mean c of its image too. Each has dimensions of its own; Q is the identity (the binding is
+axis-aligned) or a rotation of all of them. So what a scorer can find is known: a quadratic form of
+rank `rank` reads e, the class alone cannot distinguish two objects of a class, and a sum of two
+patches predicts nothing from e.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array
 from bindscope.studies.same_object.data import PairData
 
-CLASS, PLACE, ROTATION, IMAGE, SHARE = range(5)  # what a generator is for
+CLASS, PLACE, ROTATION, IMAGE, SHARE, LAYOUT = range(6)  # what a generator is for
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,16 @@ class Planted:
     place_dims: int = 8
     image_dims: int = 0
     class_place_dims: int = 0
+    layout_dims: int = 0
+    n_layouts: int = 0  # types of layout of the images; 0: each image has a layout of its own
     binding: float = 1.0  # size of e
     classes: float = 1.0
     position: float = 0.0
     image: float = 0.0
     class_position: float = 0.0
+    cell: float = 0.0  # size of o
+    layout: float = 0.0
+    layout_cell: float = 0.0
     histogram: float = 0.0  # size of the mean class part of the image's patches, added to all
     offset: float = 0.0  # common to all numbers of all tokens
     nuisance: float = 0.0  # deviation of noise in the dimensions that hold nothing else
@@ -60,26 +67,32 @@ def planted_tokens(
     grid: tuple[int, int],
     planted: Planted,
     first: int = 0,
+    layouts: Array | None = None,
 ) -> npt.NDArray[np.float32]:
     """Return tokens (n, M, dim) of patches.
 
     `instances`, `classes` integers (n, M). `positions`: rows and columns (n, M, 2) in the grid.
     `grid`: rows and columns of the patch grid. `first`: number of the first image; images of two
-    splits must not share numbers, or objects of both share their e.
+    splits must not share numbers, or objects of both share their e. `layouts` (n,): type of layout
+    of each image, where there are types.
     """
     n, m = instances.shape
     tokens = np.zeros((n, m, planted.dim))
+    cells = grid[0] * grid[1]
     where = np.split(
         np.arange(planted.dim),
-        np.cumsum([planted.rank, planted.class_dims, planted.place_dims, planted.image_dims,
-                   planted.class_place_dims]),
+        np.cumsum([
+            planted.rank, planted.class_dims, planted.place_dims, planted.image_dims,
+            planted.class_place_dims, cells * bool(planted.cell), planted.layout_dims,
+            cells * planted.n_layouts * bool(planted.layout_cell),
+        ]),
     )  # fmt: skip
     for i in range(n):
         generator = rng(planted.seed, IMAGE, first + i)
         e = generator.standard_normal((int(instances.max()) + 1, planted.rank))
         e *= np.sqrt(planted.rank) / np.linalg.norm(e, axis=1, keepdims=True)
         tokens[i, :, where[0]] = planted.binding * e[instances[i]].T
-        tokens[i, :, where[5]] = planted.nuisance * generator.standard_normal((len(where[5]), m))
+        tokens[i, :, where[8]] = planted.nuisance * generator.standard_normal((len(where[8]), m))
     if planted.classes or planted.histogram:
         parts = _class_parts(classes, planted)
         tokens[..., where[1]] = planted.classes * parts
@@ -98,6 +111,17 @@ def planted_tokens(
         share = (instances[:, :, None] == instances[:, None, :]).mean((1, 2))
         parts = _cosines(share[:, None], rng(planted.seed, SHARE), 0, planted.image_dims)
         tokens[..., where[3]] = planted.image * parts[:, None]
+    numbers = (np.asarray(positions, np.int64) @ [grid[1], 1])[:, :, None]
+    if planted.cell:
+        tokens[..., where[5]] = _one_hot(numbers, cells, planted.cell)
+    if layouts is not None and planted.layout:
+        vectors = rng(planted.seed, LAYOUT).standard_normal(
+            (planted.n_layouts, planted.layout_dims)
+        )
+        tokens[..., where[6]] = planted.layout * vectors[layouts][:, None]
+    if layouts is not None and planted.layout_cell:
+        numbers = numbers + cells * layouts[:, None, None]
+        tokens[..., where[7]] = _one_hot(numbers, cells * planted.n_layouts, planted.layout_cell)
     if planted.rotated:
         normal = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
         tokens = tokens @ np.linalg.qr(normal)[0].T
@@ -116,6 +140,12 @@ def _class_parts(classes: Array, planted: Planted) -> npt.NDArray[np.float64]:
     parts *= np.sqrt(planted.class_dims) / np.linalg.norm(parts, axis=1, keepdims=True)
     parts[values == 0] = 0.0
     vectors: npt.NDArray[np.float64] = parts[place.reshape(classes.shape)]
+    return vectors
+
+
+def _one_hot(numbers: Array, n: int, size: float) -> npt.NDArray[np.float64]:
+    """Return one-hot vectors of numbers (..., 1), with about a deviation of `size`, (..., n)."""
+    vectors: npt.NDArray[np.float64] = size * np.sqrt(n) * (numbers == np.arange(n))
     return vectors
 
 
@@ -153,7 +183,7 @@ def labels(n: int, seed: int, split: int, *, uneven: bool) -> dict[str, npt.NDAr
     return {"patches": patches, "instances": instances, "classes": classes}
 
 
-N_SCENES: Final = 200
+N_SCENES: Final = 300
 _PARTS: Final[dict[str, Any]] = {
     "dim": 32, "rank": 6, "class_dims": 4, "place_dims": 6, "image_dims": 6, "classes": 1.0,
     "position": 1.0, "image": 1.0, "noise": 0.3,
@@ -161,7 +191,7 @@ _PARTS: Final[dict[str, Any]] = {
 
 
 def clutter(n: int | None, random_state: int) -> Example:
-    """Make `n` (200) scenes of two to five objects of three classes on a grid of 4 x 4 patches.
+    """Make `n` (300) scenes of two to five objects of three classes on a grid of 4 x 4 patches.
 
     Tokens of the layer `classes` hold the class of their object, their position and a vector of
     the image: two objects of one class cannot be distinguished. Those of `objects` also hold a

@@ -40,7 +40,8 @@ from bindscope.studies.same_object.quantities import ALL, ARRAYS, NO_MODEL, WITH
 
 FEWEST_SCENES: Final = 30
 USUAL: Final = ("quadratic", "class_position", "position")
-_NEED_CLASSES: Final = ("class_pointwise", "class_position")
+_NEED_CLASSES: Final = ("class_pointwise",)
+_BLIND: Final = "`class_position` was fitted without `classes`: it reads positions and the image."
 _VIEW: Final = "bindscope.studies.same_object.result_view:VIEW"
 
 
@@ -103,6 +104,8 @@ def same_object(
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
     rows = _measured(used, layers, samples, random_state)
     notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
+    if classes is None and any(probe.family == "class_position" for probe in used):
+        notes = (_BLIND, *notes)
     return Result(_without_classes(rows) if classes is None else rows, _VIEW, notes)
 
 

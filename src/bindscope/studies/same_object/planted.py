@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
+from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.same_object.claims import (
@@ -34,6 +35,7 @@ from bindscope.studies.same_object.quantities import NO_MODEL, RIVALS
 from bindscope.tables.groups import with_groups
 
 IMAGES = {"train": 50, "val": 30, "test": 50}
+LAYOUTS = 32  # what a generator is for
 SAMPLES = 300  # resamples of the test images
 N_LAYERS = 2
 # Fits end before their last step: a claim over a rival whose fit has not is not testable.
@@ -52,11 +54,16 @@ _PROBES: Mapping[str, Mapping[str, Any]] = {
 
 def splits(planted: Planted, seed: int, *, uneven: bool = False) -> list[PairData]:
     """Draw train, validation and test with planted tokens."""
-    drawn = []
+    drawn, layouts = [], None
+    few = labels(planted.n_layouts, seed, len(IMAGES), uneven=uneven)
     for i, n in enumerate(IMAGES.values()):
-        data = PairData.from_arrays(labels(n, seed, i, uneven=uneven), None, GRID)
+        sample = labels(n, seed, i, uneven=uneven)
+        if planted.n_layouts:
+            layouts = rng(seed, LAYOUTS, i).integers(0, planted.n_layouts, n)
+            sample = {name: values[layouts] for name, values in few.items()}
+        data = PairData.from_arrays(sample, None, GRID)
         tokens = planted_tokens(
-            data.instances, data.classes, data.positions, GRID, planted, first=i << 24
+            data.instances, data.classes, data.positions, GRID, planted, i << 24, layouts
         )
         drawn.append(replace(data, tokens=ArrayRows(tokens)))
     return drawn
@@ -104,7 +111,12 @@ _CLASS, _POSITION, _IMAGE = {"classes": 1.0}, {"position": 1.0}, {"image": 1.0}
 _HISTOGRAM, _OFFSET = {"histogram": 1.0}, {"offset": 30.0}  # deviations of the noise: 100
 _BY_CLASS = {**_CLASS, **_POSITION, "class_position": 1.0, "class_place_dims": 8, "dim": 32}
 _EVERYTHING = {**_CLASS, **_POSITION, **_IMAGE}
-_OVER = {family: claim_name(family) for family in (*RIVALS, "position")}
+# A fixed camera: all images have one layout, or one of six. Tokens know it, and where they are.
+_ONE_LAYOUT = {"n_layouts": 1, "cell": 1.0, "dim": 40}
+_LAYOUTS = {"n_layouts": 6, "layout_cell": 1.0, "dim": 120}
+_LAYOUT_AND_CELL = {"n_layouts": 6, "cell": 1.0, "layout": 1.0, "layout_dims": 6, "dim": 48}
+_LAYOUT_AND_CODE = {"n_layouts": 6, **_POSITION, "layout": 1.0, "layout_dims": 6, "dim": 32}
+_OVER = {family: claim_name(family) for family in RIVALS}
 _MAIN = ("class_position", WITH_POSITION)
 _MAIN_PROBES = (WITH_POSITION, "class_pointwise", "class_position", "position")
 
@@ -136,14 +148,19 @@ def _genuine(name: str, parts: Mapping[str, Any], over: Sequence[str] = _MAIN) -
 CASES: tuple[Case, ...] = (
     _impostor("class only", _CLASS, ("class_pointwise", "class_position")),
     _impostor("class only, unequal shares", _CLASS, ("class_pointwise", *_MAIN), uneven=True),
-    _impostor("position only", _POSITION, ("position", "class_position")),
+    _impostor("position only", _POSITION, _MAIN),
+    _impostor("position, one layout", _ONE_LAYOUT, _MAIN),
+    _impostor("position in each of six layouts", _LAYOUTS, _MAIN),
+    _impostor("position and layout", _LAYOUT_AND_CELL, _MAIN),
+    _impostor("smooth position and layout", _LAYOUT_AND_CODE, _MAIN),
+    _impostor("class, image, position in each layout", {**_LAYOUTS, **_CLASS, **_IMAGE}, _MAIN),
     _impostor("class and position", {**_CLASS, **_POSITION}, _MAIN),
     _impostor("position within each class", _BY_CLASS, _MAIN, uneven=True),
     _impostor("image vector", _IMAGE, tuple(_OVER)),
     _impostor("image class histogram", _HISTOGRAM, ("linear", "class_position")),
     _impostor("class, position and image vector", _EVERYTHING, _MAIN),
     _impostor("noise, d = 64", {"dim": 64}, ("linear", "diagonal", "class_position")),
-    _impostor("noise, d = 512", {"dim": 512}, ("position", "class_position")),
+    _impostor("noise, d = 512", {"dim": 512}, ("class_position",)),
     _impostor("common offset", _OFFSET, ("linear", "class_position")),
     _genuine("binding", _BINDING, (*_OVER, WITH_POSITION)),
     _genuine("binding, class, position and image", {**_BINDING, **_EVERYTHING}),

@@ -20,7 +20,7 @@ from torch.nn.functional import softplus
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, PairData, Pairs, standardiser
-from bindscope.studies.same_object.scorers.forms import Split
+from bindscope.studies.same_object.scorers.positions import Split
 
 LN2 = float(np.log(2.0))
 

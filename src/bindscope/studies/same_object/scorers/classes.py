@@ -9,15 +9,18 @@ patches are named alike.
 `class_position` is the rival of a claim of binding. It reads, of each patch, the probabilities of
 its classes and its position, and, of the image, its mean token.
 
-    g = z' V w + the linear form + the table of positions of the family `position`
+    g = z' V w + the linear form + the parts of the family `position` + sum_k m_k T_k[couple]
 
-for z, w = [class probabilities; mean token of the image] of both patches: the form of the family
-`quadratic_position` on tokens that hold no more than that, fitted in the same way. So a vector that
-is the same in all patches of an image, or in all patches of a class, gives the quadratic probe
-nothing that this form lacks. On top, trees combine g with the log-odds
-of the sum over classes c of p_c q_c s_c(distance), s_c being the share of train's pairs of class c
-at that distance that are of one object, with whether both patches are named alike, and with how far
-apart they are. Validation chooses whether g reads the image, and between g and the trees.
+for z, w = [class probabilities; principal components m of the image's mean token] of both patches:
+the form of the family `quadratic_position` on tokens that hold no more than that, and a table of
+couples of positions for each component, fitted in the same way. So a vector that is the same in all
+patches of an image, in all patches of a class, at a position of all images, or at a position of all
+images of a kind, gives the quadratic probe nothing that this form lacks. On top, trees combine g
+with the log-odds of the sum over classes c of p_c q_c s_c(distance), s_c being the share of train's
+pairs of class c at that distance that are of one object, with whether both patches are named alike,
+and with how far apart they are. Validation chooses whether g reads the image, whether it has the
+tables of its components, and between g and the trees. Where there is one class, or none is known,
+the same is fitted without classes.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from torch.nn.functional import cross_entropy
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows
+from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.config import (
     ClassPosition,
     ClassScorer,
@@ -142,10 +146,11 @@ class Softmax(Problem):
     classes: Tensor
     covariance: Covariance
 
-    @property
-    def n_biases(self) -> int:
-        """Number of classes."""
-        return len(self.classes)
+    def ridge(self, l2: float) -> Tensor:
+        """Return the strength for all weights but the biases, which are last."""
+        n_classes = len(self.classes)
+        of_weights = torch.full((self.covariance.dim * n_classes,), l2)
+        return torch.cat([of_weights, torch.zeros(n_classes)])
 
     def matrix(self, theta: Tensor) -> Tensor:
         """Return weights and biases (d + 1, C)."""
@@ -204,7 +209,7 @@ def softmax_optimum(
         raise InputError(
             "patch sample of train",
             f"all valid patches are of {len(present)} class, so that no class can be read",
-            "leave out class_pointwise and class_position, or set `class_groups`",
+            "leave out class_pointwise, or set `class_groups`",
         )
     classes = torch.from_numpy(present.astype(np.int64)).to(task.device)
     problem = Softmax(pairs, classes, Covariance.measure(pairs[0]))
@@ -295,12 +300,24 @@ def _with_tokens(pairs: Pairs, rival: ClassAndPlace) -> PairData:
 
 
 def _image_basis(pairs: Pairs) -> Tensor:
-    """Return the directions in which the mean tokens of train's images vary most, (d, k)."""
+    """Return the directions in which the mean tokens of train's images vary most, (d, k).
+
+    The largest variance first.
+    """
     means = torch.cat([image_means(block) for block in pairs.blocks()])
-    if means.shape[1] <= IMAGE_DIMS:
-        return torch.eye(means.shape[1], device=means.device)
     vectors: Tensor = torch.linalg.eigh(means.t().double().cov())[1]
-    return vectors[:, -IMAGE_DIMS:].float()
+    return vectors.flip(1)[:, :IMAGE_DIMS].float()
+
+
+def _with_one_scale(scaling: Standardiser, first: int) -> Standardiser:
+    """Scale the columns of the image alike, the first one to a deviation of 1.
+
+    Components of little variance are mostly noise: if each had a deviation of 1, the ridge would
+    not distinguish them from others.
+    """
+    scale = scaling.scale.copy()
+    scale[first:] = np.where(scale[first:] > 0, scale[first : first + 1], 0)
+    return Standardiser(scaling.mean, scale)
 
 
 def _drawn(pairs: Pairs, scorer: ClassAndPlace, most: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -340,27 +357,57 @@ def _boosted(
     return decide, n_trees
 
 
+def _classes(
+    config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+) -> tuple[ClassProbabilities, set[str]]:
+    """Return the fitted softmax regression of classes and its flags; of one class, a constant."""
+    present = np.unique(task.train.classes[task.train.valid]).astype(np.int64)
+    if len(present) > 1:
+        problem, optimum = softmax_optimum(config, task, pairs)
+        return problem.scorer(optimum.theta), {*optimum_columns(optimum)["flags"]}
+    zeros = torch.zeros(task.train.dim + 1, 1, device=task.device)
+    classes = torch.from_numpy(present).to(task.device)
+    return ClassProbabilities(zeros[:-1], zeros[-1], classes=classes), set()
+
+
+def _forms(
+    config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+) -> Iterator[tuple[ClassAndPlace, Fitted]]:
+    """Fit the form that reads the image, and the one that does not."""
+    probed, flags = _classes(config, task, pairs)
+    shares, first = same_shares(pairs[0], probed.classes, FARTHEST), len(probed.classes)
+    basis = _image_basis(pairs[0])
+    for of_image in (basis, basis[:, :0]):
+        rival = ClassAndPlace(probed, of_image, shares)
+        train, val = (_with_tokens(split, rival) for split in pairs)
+        known = replace(task, train=train, val=val)
+        [form] = fit_quadratic_position(
+            config,
+            known,
+            scaling=_with_one_scale(known.scaling(), first),
+            first_of_image=first if of_image.shape[1] else None,
+        )
+        columns = {**form.columns, "flags": sorted(flags.union(form.columns["flags"]))}
+        yield replace(rival, form=form), replace(form, columns=columns)
+
+
 def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
     """Fit classes, the form on what is known, and the classifier on top."""
     scaling = task.scaling()
     pairs = task.pairs(scaling)
-    problem, optimum = softmax_optimum(config, task, pairs)
-    shares = same_shares(pairs[0], problem.classes, FARTHEST)
-    basis, forms = _image_basis(pairs[0]), []
-    for of_image in (basis, basis[:, :0]):
-        rival = ClassAndPlace(problem.scorer(optimum.theta), of_image, shares)
-        train, val = (_with_tokens(split, rival) for split in pairs)
-        [form] = fit_quadratic_position(config, replace(task, train=train, val=val))
-        flags = {*optimum_columns(optimum)["flags"], *form.columns["flags"]}
-        columns = {**form.columns, "flags": sorted(flags)}
-        forms.append(Fitted(replace(rival, form=form), scaling, columns=columns))
-    alone = min(forms, key=_validation)
-    assert isinstance(alone.scorer, ClassAndPlace)
-    drawn = [_drawn(split, alone.scorer, config.pairs) for split in pairs]
+    rival, form = min(_forms(config, task, pairs), key=lambda both: _validation(both[1]))
+    drawn = [_drawn(split, rival, config.pairs) for split in pairs]
     decide, n_trees = _boosted(drawn[0], drawn[1], config.iterations)
-    scorer = replace(alone.scorer, decide=decide)
-    columns = {**simple_columns(scorer, pairs), "steps": n_trees, "flags": alone.columns["flags"]}
-    return [min([alone, replace(alone, scorer=scorer, columns=columns)], key=_validation)]
+    boosted = replace(rival, decide=decide)
+    flags = form.columns["flags"]
+    columns = {**simple_columns(boosted, pairs), "steps": n_trees, "flags": flags}
+    return [
+        min(
+            Fitted(rival, scaling, columns=form.columns),
+            Fitted(boosted, scaling, columns=columns),
+            key=_validation,
+        )
+    ]
 
 
 def _validation(fitted: Fitted) -> float:

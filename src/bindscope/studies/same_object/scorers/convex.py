@@ -6,12 +6,13 @@ that optimum, and the weaker it is, the smaller the loss of train. So a form nev
 loss of train than the one it contains, at whatever strengths validation chose, nor, as the
 contained optimum is on the path, a greater loss of validation.
 
-Linear, diagonal and quadratic are such a ladder: each starts from the one it contains. The
-quadratic form with the table of the family `position` is the fair opponent of `class_position`:
-what two tokens say of one object, given where they are. It is convex as both its parts are, and
-holds each of them. It starts from g = r g_quadratic + s g_position + b, the optima of both and the
-three numbers that lower the loss of train most, so that it has no greater loss of train than
-either; where one of them validates better than that, it starts from the better one of them instead.
+Linear, diagonal and quadratic are such a ladder: each starts from the one it contains. So are the
+parts of the family `position`. The quadratic form with these parts is the fair opponent of
+`class_position`: what two tokens say of one object, given where they are. It is convex as its parts
+are, and holds each of them. It starts from g = r g_quadratic + s g_position + b, the optima of both
+and the three numbers that lower the loss of train most, so that it has no greater loss of train
+than either; where one of them validates better than that, it starts from the better one of them
+instead.
 
 Also the truncation of the quadratic form.
 """
@@ -51,14 +52,20 @@ from bindscope.studies.same_object.scorers.base import (
 from bindscope.studies.same_object.scorers.forms import (
     Combination,
     Cosine,
-    Counts,
     Covariance,
     Diagonal,
     Form,
     Linear,
     Part,
     Quadratic,
+)
+from bindscope.studies.same_object.scorers.positions import (
+    Counts,
+    CoupleTable,
+    ImageCoupleTable,
     Split,
+    Table,
+    n_couples,
 )
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
@@ -71,10 +78,9 @@ TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and 
 class Problem(ABC):
     """A convex loss of train and the same of validation, of weights (p,) that end in biases."""
 
-    @property
-    def n_biases(self) -> int:
-        """Number of biases, which are under no ridge."""
-        return 1
+    @abstractmethod
+    def ridge(self, l2: float) -> Tensor:
+        """Return the ridge of each weight at a strength, (p,); biases are under none."""
 
     @abstractmethod
     def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,9 +103,7 @@ class RidgeObjective(Evaluated):
     """The loss of train at weights centre + delta; delta (p, 1), under the ridge, is what moves."""
 
     def __init__(self, problem: Problem, centre: Tensor, l2: float) -> None:
-        ridge = torch.full_like(centre, l2)
-        ridge[-problem.n_biases :] = 0.0
-        super().__init__(ridge[:, None])
+        super().__init__(problem.ridge(l2).to(centre)[:, None])
         self.problem, self.centre, self.l2 = problem, centre, l2
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,6 +134,10 @@ class PairProblem(Problem):
 
     form: Form | Combination
     pairs: tuple[Split, Split]
+
+    def ridge(self, l2: float) -> Tensor:
+        """Return that of the form."""
+        return self.form.ridge(l2)
 
     def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss of train's pairs in nats and its gradient (p,)."""
@@ -252,30 +260,34 @@ def fitted_form(form: Form, optimum: Optimum, scaling: Standardiser | None = Non
 # --- Families ---
 
 
-def fitted_places(
+def fitted_positions(
     pairs: Sequence[Pairs],
     l2: Sequence[float],
     steps: int,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Form, Optimum]:
-    """Fit the form of places to train and val, from the constant of train's share of pairs."""
+    """Fit a table of offsets and positions, and then a number of each couple of positions too."""
     train, val = (Counts.count(split) for split in pairs)
-    form = train.form()
-    problem = PairProblem(form, (train, val))
+    table, of_couples = Table(train.data.grid, train.curvature), CoupleTable(train.curvature)
+    form = Form([table])
     constant = start(form.size, train)
-    return form, follow(problem, problem.evaluate(constant), constant, l2, steps, checkpoints)
+    optimum = PairProblem(form, (train, val)).evaluate(constant)
+    for richer in (form, Form([table, of_couples])):
+        centre = richer.join(form.split(optimum.theta))
+        form, problem = richer, PairProblem(richer, (train, val))
+        optimum = follow(problem, optimum, centre, l2, steps, checkpoints)
+    return form, optimum
 
 
 def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
-    """Fit the scorer of places."""
-    fit = fitted_places(task.pairs(None), config.l2, config.steps, task.checkpoints)
+    """Fit the scorer of positions."""
+    fit = fitted_positions(task.pairs(None), config.l2, config.steps, task.checkpoints)
     return [fitted_form(*fit)]
 
 
 LADDER = ("linear", "diagonal", "quadratic")
-# Ridge strengths of the table of positions beside tokens, with which its path begins.
-POSITION_L2 = (1e-2, 1e-3, 1e-4)
 MIXED = 1e-11  # nats above the optimum where a mixture ends
+COPIES = 32  # of its weights that a descent holds
 
 
 @dataclass(frozen=True)
@@ -290,9 +302,9 @@ class Fit:
     checkpoints: Checkpoints | None = None  # one for each form that is fitted
 
     @classmethod
-    def begin(cls, config: ConvexScorer, task: Task) -> Fit:
-        """Read train and val."""
-        scaling = task.scaling()
+    def begin(cls, config: ConvexScorer, task: Task, scaling: Standardiser | None = None) -> Fit:
+        """Read train and val; without a scaling, by that of train's tokens."""
+        scaling = scaling or task.scaling()
         pairs = task.pairs(scaling)
         return cls(config, scaling, pairs, Covariance.measure(pairs[0]), task.checkpoints)
 
@@ -381,15 +393,49 @@ def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
     return min([problem.evaluate(mixed), *optima], key=lambda optimum: optimum.val_bits)
 
 
-def fit_quadratic_position(config: ConvexScorer, task: Task) -> list[Fitted]:
-    """Fit the quadratic form, the table of positions, and then both at once."""
-    this = Fit.begin(config, task)
+def image_columns(first: int, task: Task) -> Tensor:
+    """Return the columns of tokens, from one on, that are read times couples of positions.
+
+    They are the same in all patches of an image. As many take part as a descent may hold in the
+    memory of the task, the first ones, at least one.
+    """
+    most = max(1, task.memory // (4 * COPIES * n_couples(task.train.grid)))
+    return torch.arange(first, task.train.dim, device=task.device)[:most]
+
+
+def times_image(
+    this: Fit, columns: Tensor, positions: Form, optimum: Optimum
+) -> tuple[Form, Optimum]:
+    """Fit also a number of each couple of positions for each number of the image."""
+    curvature = Counts.count(this.pairs[0]).curvature
+    form = Form([*positions.parts, ImageCoupleTable(curvature, columns)])
+    return form, this.follow(form, optimum, form.join(positions.split(optimum.theta)))
+
+
+def fit_quadratic_position(
+    config: ConvexScorer,
+    task: Task,
+    *,
+    scaling: Standardiser | None = None,
+    first_of_image: int | None = None,
+) -> list[Fitted]:
+    """Fit the quadratic form, the parts of positions, and then both at once.
+
+    `scaling`: of the tokens, by train if left out. `first_of_image`: of the columns that are the
+    same in all patches of an image; with it, these are read times couples of positions, too.
+    """
+    this = Fit.begin(config, task, scaling)
     quadratic, of_tokens = this.climb("quadratic")
-    places, of_places = fitted_places(this.pairs, POSITION_L2, config.steps, task.checkpoints)
-    form = Form([quadratic.parts[0], places.parts[0], quadratic.parts[1]])
+    positions, of_positions = fitted_positions(
+        this.pairs, config.l2, config.steps, task.checkpoints
+    )
+    if first_of_image is not None:
+        columns = image_columns(first_of_image, task)
+        positions, of_positions = times_image(this, columns, positions, of_positions)
+    form = Form([quadratic.parts[0], *positions.parts, quadratic.parts[1]])
     parts = [
         form.join(contained.split(optimum.theta))
-        for contained, optimum in ((quadratic, of_tokens), (places, of_places))
+        for contained, optimum in ((quadratic, of_tokens), (positions, of_positions))
     ]
     contained = mix(PairProblem(form, this.pairs), parts)
     optimum = this.follow(form, contained, contained.theta)

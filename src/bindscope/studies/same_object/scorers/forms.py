@@ -12,17 +12,17 @@ and for W no (d^2, d^2) matrix is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.data import Block, Pairs
 
 BOUND = 0.25  # of p (1 - p), the curvature of the loss in a logit
 LEAST = 1e-4  # share of the mean curvature that every direction is taken to have
@@ -64,10 +64,20 @@ class Form:
         slopes = {part.name: part.slope(residuals, block) for part in self.parts}
         return self.join({**slopes, "bias": residuals.sum()[None]})
 
+    def ridge(self, l2: float) -> Tensor:
+        """Return the ridge of each weight (p,): in units of the features' second moment.
+
+        So one strength suits all parts, as if each had been standardized.
+        """
+        parts = [torch.full((prod(part.shape),), l2 * part.moment) for part in self.parts]
+        return torch.cat([*parts, torch.zeros(1)])
+
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
         """Return about the inverse of the Hessian of the mean loss and a ridge, times (p,)."""
         pulled = self.split(gradient)
-        steps = {part.name: part.precondition(pulled[part.name], l2) for part in self.parts}
+        steps = {
+            part.name: part.precondition(pulled[part.name], l2 * part.moment) for part in self.parts
+        }
         return self.join({**steps, "bias": pulled["bias"] / BOUND})
 
 
@@ -80,6 +90,10 @@ class Combination:
 
     form: Form
     thetas: Sequence[Tensor]  # two weights (p,)
+
+    def ridge(self, l2: float) -> Tensor:
+        """Return none: three weights need none, (3,)."""
+        return torch.zeros(3)
 
     def _columns(self, block: Any) -> Tensor:
         """Return what the weights multiply, (P, 3)."""
@@ -149,6 +163,7 @@ class Linear:
 
     covariance: Covariance
     name = "linear"
+    moment = 1.0
 
     @property
     def shape(self) -> tuple[int]:
@@ -175,6 +190,7 @@ class Diagonal:
 
     covariance: Covariance
     name = "diagonal"
+    moment = 1.0
 
     @property
     def shape(self) -> tuple[int]:
@@ -201,6 +217,7 @@ class Quadratic:
 
     covariance: Covariance
     name = "matrix"
+    moment = 1.0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -231,6 +248,7 @@ class Cosine:
     """s cos(x, y), weights s (1,)."""
 
     name = "slope"
+    moment = 1.0
     shape = (1,)
 
     def logits(self, weights: Tensor, block: Block) -> Tensor:
@@ -247,125 +265,26 @@ class Cosine:
         return gradient / (BOUND + l2)
 
 
-# --- Positions ------------------------------------------------------------------------------------
-# All pairs at the same two places have the same logit, so they are counted once for all: a fit
-# reads no pair, however many images there are.
-
-Used = tuple[Tensor, Tensor, Tensor]
-FLAT = 1e-8  # curvature that a weight of the table is taken to have
-
-
-@dataclass(frozen=True)
-class Couples:
-    """Two places with any pairs: those of the same object, and then those of others."""
-
-    used: Used  # which weights each couple of places uses
-    # -1 and 1, and how many pairs there are, float64 (K,).
-    sign: Tensor
-    weights: Tensor
-
-    def counted(self, values: Tensor) -> Tensor:
-        """Return values (K,) times how many pairs each stands for."""
-        return values * self.weights
-
-
-@dataclass(frozen=True)
-class Table:
-    """t(|rows apart|, |columns apart|) + u(place) + u(other place); weights [t; u]."""
-
-    grid: tuple[int, int]  # rows and columns of the patch grid
-    curvature: Tensor  # how much the loss of train may curve along each weight, (p,)
-    name = "table"
+class Part(Protocol):
+    """A term of a form that is linear in weights of its own."""
 
     @property
-    def shape(self) -> tuple[int]:
-        """Two weights for each place."""
-        return (2 * self.grid[0] * self.grid[1],)
+    def name(self) -> str:
+        """Name of its weights."""
 
-    def logits(self, weights: Tensor, block: Block | Couples) -> Tensor:
-        """Return logits (P,); of couples in float64, as each stands for many pairs."""
-        weights = weights.double() if isinstance(block, Couples) else weights
-        offset, first, second = self._used(block)
-        return weights[offset] + weights[first] + weights[second]
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of its weights."""
 
-    def slope(self, residuals: Tensor, block: Block | Couples) -> Tensor:
-        """Return the gradient (p,)."""
-        return summed(residuals, self._used(block), self.shape[0])
+    @property
+    def moment(self) -> float:
+        """About the mean square of what a weight multiplies, over pairs."""
+
+    def logits(self, weights: Tensor, block: Any) -> Tensor:
+        """Return logits (P,)."""
+
+    def slope(self, residuals: Tensor, block: Any) -> Tensor:
+        """Return the gradient, of the shape of the weights, of the sum of residuals x logits."""
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
-        """Divide by the diagonal."""
-        return gradient / (self.curvature + l2).clamp_min(FLAT)
-
-    def _used(self, block: Block | Couples) -> Used:
-        """Return which weights pairs use: int64 (P,) each."""
-        if isinstance(block, Couples):
-            return block.used
-        return used_by(*places(block, self.grid), self.grid)
-
-
-def places(block: Block, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Return the places of the first and the second patches, int64 (P,) each."""
-    by = block.positions.new_tensor([grid[1], 1])
-    return block.both((block.positions * by).sum(-1).long())
-
-
-def used_by(first: Tensor, second: Tensor, grid: tuple[int, int]) -> Used:
-    """Return which weights pairs at two places (P,) use."""
-    columns, cells = grid[1], grid[0] * grid[1]
-    rows = (first // columns - second // columns).abs()
-    offset = rows * columns + (first % columns - second % columns).abs()
-    return offset, cells + first, cells + second
-
-
-def summed(values: Tensor, used: Used, size: int) -> Tensor:
-    """Return the sums (p,) of values (P,) over what uses a weight."""
-    out = values.new_zeros(size)
-    for index in used:
-        out.index_add_(0, index, values)
-    return out
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The pairs of a split by their two places, as `Pairs` has them one by one."""
-
-    couples: Couples
-    data: PairData
-    device: torch.device
-
-    @classmethod
-    def count(cls, pairs: Pairs) -> Counts:
-        """Count the pairs of a split."""
-        grid = pairs.data.grid
-        cells = grid[0] * grid[1]
-        both = torch.zeros(2, cells**2, dtype=torch.int64, device=pairs.device)
-        for block in pairs.blocks():
-            first, second = places(block, grid)
-            place = (~block.same).long() * cells**2 + first * cells + second
-            both += torch.bincount(place, minlength=2 * cells**2).view(2, -1)
-        different, there = both.nonzero().t()
-        indices = used_by(there // cells, there % cells, grid)
-        couples = Couples(indices, 2.0 * different.double() - 1.0, both[different, there].double())
-        return cls(couples, pairs.data, pairs.device)
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of pairs, at least 1."""
-        return max(self.data.n_pairs, 1)
-
-    def blocks(self) -> Iterator[Couples]:
-        """Start a pass."""
-        return iter([self.couples])
-
-    def form(self) -> Form:
-        """Return the form of places, whose curvature is that of these pairs."""
-        size = 2 * self.data.grid[0] * self.data.grid[1]
-        share = BOUND * self.couples.weights / self.n_pairs
-        return Form([Table(self.data.grid, summed(share, self.couples.used, size).float())])
-
-
-# A part gives logits (P,) of weights of its `shape`, their gradient (`slope`) of residuals, and
-# about the inverse Hessian of the mean loss and a ridge times a gradient (`precondition`).
-Part: TypeAlias = Linear | Diagonal | Quadratic | Cosine | Table
-# Pairs of a split, in blocks: one by one, or those that are alike together.
-Split: TypeAlias = Pairs | Counts
+        """Return about the inverse Hessian of the mean loss and a ridge times a gradient."""
