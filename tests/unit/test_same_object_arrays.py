@@ -47,7 +47,7 @@ def test_claims_hold_where_binding_was_planted_and_nowhere_else() -> None:
     data = bs.example("clutter")
     result = bs.same_object(data.arrays, data.segments, classes=data.objects)
     verdicts = {where: rows["verdict"].tolist() for where, rows in result.claims.groupby("where")}
-    assert verdicts["layer objects"] == ["holds", "holds"]
+    assert verdicts["layer objects"] == ["holds"]
     assert "holds" not in verdicts["layer classes"]
     assert result.best["layer"] == "objects"
     assert result.best["accuracy"] > 0.9
@@ -55,8 +55,8 @@ def test_claims_hold_where_binding_was_planted_and_nowhere_else() -> None:
     assert len(lines) <= 10
     quoted = f"layer objects, quadratic probe: {100 * result.best['accuracy']:.1f} %"
     assert quoted in str(result)
-    assert "its best rival, class-position: 87" in str(result)
-    assert "4,800 pairs of patches in 40 test scenes" in lines[0]
+    assert "its best rival, class-position: 88" in str(result)
+    assert "7,200 pairs of patches in 60 test scenes" in lines[0]
     panels = result.plot().axes
     assert [axes.get_title(loc="left") or axes.get_title() for axes in panels] == [
         "layer classes", "layer objects",
@@ -177,7 +177,7 @@ def test_groups_are_not_parted_and_what_was_left_out_is_said() -> None:
         TOKENS, segments, probes=[FAST, "class_position"], groups=np.arange(60) // 2
     )
     assert result.notes == (
-        "class-position was not fitted: it needs `classes`.",
+        "`class_position` was fitted without `classes`: it reads positions and the image.",
         "5 scenes were left out: no patch shows a labelled object (5).",
         "Intervals resample scenes, not groups: they may be too narrow.",
     )
@@ -202,7 +202,7 @@ def test_groups_are_not_parted_and_what_was_left_out_is_said() -> None:
         ({"classes": DATA.objects[4:]}, r"segment \d of scene 0 has no class"),
         ({"probes": ["quadratik"]}, r"no probe family 'quadratik'; did you mean 'quadratic'\?"),
         ({"probes": [{"family": "cosine", "ranks": [2]}]}, "ranks: Extra inputs"),
-        ({"probes": ["class_position"]}, "there is no probe to fit"),
+        ({"probes": ["class_pointwise"]}, "there is no probe to fit"),
         ({"split": ["train"] * 60}, "`split` has train: 60, val: 0, test: 0"),
         ({"groups": np.zeros(60)}, "no scene is left for"),
     ],

@@ -186,6 +186,31 @@ def test_an_image_level_vector_is_worth_nothing_within_images():
     assert rival["accuracy"] > quadratic["accuracy"]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"n_layouts": 1, "cell": 1.0, "dim": 24},
+        {"n_layouts": 6, "layout_cell": 1.0, "dim": 104},
+        {"n_layouts": 6, "cell": 1.0, "layout": 1.0, "layout_dims": 6, "dim": 32},
+    ],
+    ids=["one layout", "position in each of six layouts", "position and layout"],
+)
+def test_the_rival_knows_what_layouts_of_images_and_positions_predict(parts):
+    """As of a fixed camera: before, such tokens "beat positions" in 20 of 20 draws."""
+    planted = Planted(binding=0.0, classes=0.0, rank=2, class_dims=2, place_dims=2, **parts)
+    data = cases.splits(planted, 0)
+    quadratic, rival = (probed(f, data) for f in ("quadratic", "class_position"))
+    assert quadratic["accuracy"] > quadratic["image_majority_accuracy"]  # there is much to gain
+    assert rival["accuracy"] >= quadratic["accuracy"]
+    assert rival["accuracy"] > 0.999
+
+
+def test_without_classes_the_rival_is_what_positions_and_the_image_predict():
+    planted = Planted(binding=0.0, n_layouts=6, layout_cell=1.0, dim=140)
+    data = [replace(part, classes=np.zeros_like(part.classes)) for part in cases.splits(planted, 0)]
+    assert probed("class_position", data)["accuracy"] > 0.999
+
+
 def test_planted_tokens_follow_from_their_image_alone():
     first, *_ = planted_splits(Planted(seed=4), n=(6, 2, 2))
     again, *_ = planted_splits(Planted(seed=4), n=(4, 2, 2))

@@ -169,7 +169,7 @@ def row(model, layer, family, accuracy, **columns):
     base = {
         "dataset": "d", "model": model, "layer": layer, "probe": family, "family": family,
         "grid": "8x8", "n_layers": 4, "rank": 0, "seed": 0, "n_images": 50,
-        "flags": "",
+        "n_train_images": 50, "n_val_images": 30, "flags": "",
         "accuracy": accuracy, "val_loss_bits": 1 - accuracy,
         **{f"{name}{end}": np.nan for name in LEADS for end in ("", "_low", "_high")},
         **ends("image_majority_lead", 0.2),
@@ -257,7 +257,7 @@ def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family):
         == {
             "class_position": {"class-position"},
             "class_pointwise": {"class", "class-position"},
-            "position": {"position", "class-position"},
+            "position": {"class-position"},
             "quadratic": {LAST_LAYER},
         }[family]
     )
@@ -411,7 +411,21 @@ def test_of_two_quadratic_probes_the_same_one_is_compared_with_all():
 )
 def test_an_inner_layer_is_judged_where_it_and_the_last_block_were_read(layers, judged):
     rows = [row("a", layer, "quadratic", 0.8 + i / 50) for i, layer in enumerate(layers)]
-    assert list(verdicts(rows)) == ([LAST_LAYER] if judged else [])
+    assert list(verdicts(rows)) == ["class-position", *([LAST_LAYER] if judged else [])]
+
+
+@pytest.mark.parametrize("split", ["n_train_images", "n_val_images", "n_images"])
+def test_nothing_can_be_concluded_from_fewer_than_thirty_images_of_a_split(split):
+    rows = [
+        row("a", "2", "quadratic", 0.9, **ends("last_layer_lead", 0.1)),
+        row("a", "4", "quadratic", 0.8),
+        row("a", "2", "diagonal", 0.8, **ends("quadratic_lead", 0.1)),
+        row("a", "2", "class_position", 0.8, **ends("quadratic_lead", 0.1)),
+    ]
+    assert {claim.verdict for claim in verdicts(rows).values()} == {"holds"}
+    judged = verdicts([entry | {split: 29} for entry in rows])
+    assert {claim.verdict for claim in judged.values()} == {"not testable"}
+    assert all("29" in claim.reason and "needs 30" in claim.reason for claim in judged.values())
 
 
 # --- figures and findings -------------------------------------------------------------------------
@@ -444,7 +458,8 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(planted_study, t
     config = {"studies": {"same_object": {"groups": groups}}}
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
-    assert any("positions only" in point[0] for f in page.findings for point in f.points)
+    points = [point[0] for finding in page.findings for point in finding.points]
+    assert any("classes, positions and the image" in point for point in points)
 
 
 def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table):

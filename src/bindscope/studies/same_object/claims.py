@@ -112,6 +112,8 @@ def _edit_effect(claim: Claim, where: str, by_edit: EditRows) -> Effect:
         for name in ("value", "low", "high", "n")
     )
     units = BATCHES if quantity.startswith("pretraining_loss") else IMAGES
+    if units == IMAGES and n < FEWEST_IMAGES:
+        reason, value, low, high = reason or _few("test", int(n)), np.nan, np.nan, np.nan
     return Effect(
         claim.name, where, scale * value, scale * low, scale * high, int(np.nan_to_num(n)), units,
         reason,
@@ -237,8 +239,12 @@ def _too_few(rows: pd.DataFrame) -> str:
     """Return why nothing can be concluded where a split has few images; empty elsewhere."""
     for split in SPLITS:
         if (n := int(rows[_N_IMAGES[split]].min())) < FEWEST_IMAGES:
-            return f"{n} {split} images with pairs, and a claim needs {FEWEST_IMAGES}"
+            return _few(split, n)
     return ""
+
+
+def _few(split: str, n: int) -> str:
+    return f"{n} {split} images with pairs, and a claim needs {FEWEST_IMAGES}"
 
 
 def _unended(family: str) -> str:

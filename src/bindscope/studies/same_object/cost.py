@@ -28,6 +28,7 @@ _PASSES = {
     "class_position": 400,
     "position": 100,
 }
+_COPIES, _IMAGE_DIMS = 32, 64  # `scorers.convex.COPIES`, `scorers.classes.IMAGE_DIMS`
 # Numbers of a pair that a pass makes, and those of counting, sorting and resampling at the end.
 _OF_PAIR, _MEASURED = 6, 150
 _SORTED = 30  # bytes of a pair of validation while Platt's map is fitted
@@ -55,6 +56,11 @@ def _width(sample: Product) -> int:
     """Return the most patches of an image."""
     content = sample.content
     return min(int(content["sampling"]["n_patches"]), int(prod(content["grid"])))
+
+
+def _cells(sample: Product) -> int:
+    """Return the number of patches of the grid."""
+    return int(prod(sample.content["grid"]))
 
 
 def patch_samples(product: Product) -> Work:
@@ -101,8 +107,10 @@ def sampled_temporary(product: Product) -> Work:
 def same_object_fit(product: Product) -> Work:
     """Count the fits of all layers and seeds of a job."""
     content, dim = product.content, _dim(product)
-    layers, width = max(1, len(content["layers"])), _width(product.inputs["samples"][0])
-    work = pairs_work(content["probe"], _images(product), width, dim, layers, content["seeds"])
+    sample = product.inputs["samples"][0]
+    layers, width, cells = max(1, len(content["layers"])), _width(sample), _cells(sample)
+    seeds = content["seeds"]
+    work = pairs_work(content["probe"], _images(product), width, cells, dim, layers, seeds)
     name = product.wildcards["probe"]
     return replace(work, key=f"studies.same_object.probes[{name}].memory_mb")
 
@@ -111,17 +119,24 @@ def pairs_work(
     probe: Content,
     n: Mapping[str, int],
     width: int,
+    cells: int,
     dim: int,
     fits: int,
     seeds: Sequence[int] = (0,),
 ) -> Work:
     """Count fits of a probe to pairs of patches, and their measurement on test.
 
-    `n` are images by split, `width` patches of an image; `fits` are made one after the other.
+    `n` are images by split, `width` patches of an image, of `cells` of the grid; `fits` are made
+    one after the other.
     """
     family, n_fits = probe["family"], len(seeds) if probe["family"] == "identity_pointwise" else 1
-    read = dim if family != "class_position" else 64
+    read = dim if family != "class_position" else _IMAGE_DIMS
+    couples, components = cells * (cells - 1) / 2, 0.0
+    if family == "class_position":  # a number of each couple, for each component of the image
+        most = probe["memory_mb"] * 2.0**20 / (4 * _COPIES * couples)
+        components = max(1.0, min(_IMAGE_DIMS, most))
     image = 2.0 * 2 * (width * read * read + width * width * read)
+    image += 2.0 * 2 * components * couples
     pairs = width * (width - 1) / 2 * _VALID
     if family == "identity_pointwise":
         passes = n_fits * probe["steps"] * BATCH_IMAGES / max(n["train"], 1) * 2
@@ -135,7 +150,7 @@ def pairs_work(
     memory += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
     memory = min(memory, probe["memory_mb"] * 2.0**20)
     memory += 10 * 4.0 * max(BLOCK, width * max(dim, 4 * width))
-    weights = _weights(probe, width, dim)
+    weights = _weights(probe, cells, dim)
     written = fits * n_fits  # of lower ranks, the leading part of the same weights is read
     measured = written * (1 + len(probe.get("ranks", ())))
     return Work(
@@ -153,18 +168,20 @@ def pairs_work(
         + 12e4 * n["test"] / 8
         + _BESIDE
         + (1.2e8 if family == "class_position" else 0)
-        + 24.0 * weights,
+        + 24.0 * weights
+        + 4.0 * _COPIES * components * couples,
         threads=probe["threads"],
         device=probe["device"],
         bytes_device=memory * (probe["device"] == "cuda"),
     )
 
 
-def _weights(probe: Content, width: int, dim: int) -> int:
+def _weights(probe: Content, cells: int, dim: int) -> int:
     """Return how many numbers a fit writes."""
+    positions = 2 * cells + cells * (cells - 1) // 2
     sizes = {
         "quadratic": 2 * dim * dim, "identity_pointwise": dim * probe.get("queries", 0),
-        "quadratic_position": dim * dim + 2 * width, "class_position": 0,
+        "quadratic_position": dim * dim + positions, "class_position": 0, "position": positions,
     }  # fmt: skip
     return int(sizes.get(probe["family"], 2 * dim))
 
@@ -211,9 +228,8 @@ def same_object_effects(product: Product) -> Work:
     """Count passes under every edit, and the probes that are fitted again under some."""
     content, n = product.content, product.content["n_scenes"]
     side = image_side(product.inputs["test_scenes"][0])
-    shape, width = (
-        tower_of(content["model"], side), _width(product.inputs["test_samples"][0]),
-    )  # fmt: skip
+    sample = product.inputs["test_samples"][0]
+    shape, width, cells = tower_of(content["model"], side), _width(sample), _cells(sample)
     edits, refits = 1 + _EDITS * (_STRENGTHS + 1), 1 + _EDITS * _REFITTED
     # Under an edit tokens are read up to the last layer with a probe, and attention in the next
     # block; models of the zoo have a loss of their own, at their end.
@@ -222,7 +238,8 @@ def same_object_effects(product: Product) -> Work:
     again, readers = n["train"] + n["val"], 1 + (content["later"] is not None)
     depths = n["test"] * edits * (read + looked + shape.n_layers * losses) + refits * again * read
     counted = [
-        pairs_work(probe, n, width, shape.width, refits * readers) for probe in content["retrained"]
+        pairs_work(probe, n, width, cells, shape.width, refits * readers)
+        for probe in content["retrained"]
     ]
     batch = min(_BATCH, n["test"], max(1, _ATTENDED // shape.tokens**2))
     # Of the patches' rows, and of a head: scores, weights, and the sum over heads.

@@ -142,7 +142,7 @@ def _best_of_all(
     if not rivals:
         sentence += "No rival that predicts from classes or positions was fitted there."
     for family, rate in sorted(rivals.items(), key=lambda rival: -rival[1])[:1]:
-        value, verdict = number(100 * rate, ".1f"), _verdict(judgments, family, where)
+        value, verdict = number(100 * rate, ".1f"), _verdict(judgments, where)
         sentence += f"Its best rival, {_RIVAL_WORDS[family]}, classifies {value}\u00a0%{verdict}."
         words = f"classified correctly by its best rival, {_RIVAL_WORDS[family]}"
         listed.append(KeyNumber(value, "% of pairs", words))
@@ -167,10 +167,11 @@ def _rivals(table: pd.DataFrame, top: pd.Series[Any]) -> dict[str, float]:
     return {str(family): float(rate) for family, rate in best.items()}
 
 
-def _verdict(judgments: Sequence[Judgment], family: str, where: str) -> str:
-    """Say the verdict on the claim that the quadratic probe beats a rival; empty without one."""
+def _verdict(judgments: Sequence[Judgment], where: str) -> str:
+    """Say the verdict on the claim that the quadratic probe beats its rivals; empty without one."""
+    claim = claim_name("class_position")  # which is about its best rival, whichever that is
     for judgment in judgments:
-        if judgment.claim.name == claim_name(family) and judgment.effect.where == where:
+        if judgment.claim.name == claim and judgment.effect.where == where:
             is_verb = judgment.verdict in ("holds", "does not hold")
             why = f" ({judgment.reason})" if judgment.reason else ""
             return (
