@@ -12,7 +12,7 @@ import yaml
 
 from bindscope.commands.verify import product_problems
 from bindscope.config.root import Config
-from bindscope.core.digests import digests_path, write_digests
+from bindscope.core.digests import digests_path, read_keys, write_digests
 from bindscope.studies.build import build
 from chaos import (
     FAULTS,
@@ -88,7 +88,7 @@ def test_another_result_that_passes_for_sound_is_counted_as_wrong(
     def forge(_: int, copy: Clone, __: object) -> tuple[str, str]:
         files = [copy.path / f"results/tables/priors.{suffix}" for suffix in SUFFIXES]
         files[0].write_text("forged")
-        write_digests(map(str, files))
+        write_digests(map(str, files), read_keys(files[0]))
         return "tables .csv", ""
 
     monkeypatch.setitem(FAULTS, "forged", forge)

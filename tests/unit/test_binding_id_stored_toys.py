@@ -97,7 +97,7 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
     )  # fmt: skip
     with pytest.raises(BindscopeError, match="not finished"):
         write_zoo(graph, zoo)
-    write_digests([product.path("weights"), product.path("manifest")])
+    write_digests([product.path("weights"), product.path("manifest")], product.keys)
     assert write_zoo(graph, zoo) == 0
 
     manifest = json.loads((zoo / "made.json").read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import tracemalloc
@@ -20,12 +19,13 @@ from pydantic import TypeAdapter
 from bindscope.cli import main
 from bindscope.codes.space import build_space
 from bindscope.commands import calibration, cost
-from bindscope.commands.plan import recorded
 from bindscope.config.codes import BalancedSpace, UniformSpace
 from bindscope.config.root import Config
 from bindscope.config.training import Architecture
+from bindscope.core.digests import write_digests
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
+from bindscope.core.provenance import record_path, recorded_spec
 from bindscope.core.store.writer import write_arrays
 from bindscope.core.work import REFERENCE, Work, refuse, stored
 from bindscope.graph import cost as shared_cost
@@ -129,6 +129,7 @@ def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         path = Path(product.path())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+        write_digests([str(path)], product.keys)
     cost.refuse_too_large(graph, 1, "config.yaml")
     assert cost.would_run(graph) == []
     fit = a_fit(graph)
@@ -232,11 +233,10 @@ def test_a_record_is_read_as_snakemake_quotes_it(
     monkeypatch.chdir(tmp_path)
     spec = {"caption": 'the probe\'s "query"'}
     texts = ["a code", json.dumps(spec), "<a parameter of another package>"]
-    name = base64.b64encode(b"results/report.html").decode()
-    metadata = tmp_path / ".snakemake" / "metadata" / name
+    metadata = record_path("results/report.html")
     metadata.parent.mkdir(parents=True)
     metadata.write_text(json.dumps({"params": [*map(repr, texts[:2]), texts[2]]}))
-    assert recorded(Path("results/report.html")) == (spec, texts)
+    assert recorded_spec(Path("results/report.html")) == spec
 
 
 # --- Arithmetic against arrays -----------------------------------------------------------------

@@ -13,7 +13,13 @@ import pytest
 from jobs_by_hand import ROOT, Names
 
 from bindscope.core import job as jobs
-from bindscope.core.digests import check_file, digests_path, file_problem, write_digests
+from bindscope.core.digests import (
+    check_file,
+    digests_path,
+    file_problem,
+    read_keys,
+    write_digests,
+)
 from bindscope.core.errors import StoreError
 from bindscope.core.job import run_job
 from bindscope.studies.build import all_steps
@@ -36,6 +42,9 @@ class _Values(dict[str, str]):
         return name
 
 
+KEYS = {"spec_key": "5" * 64, "code_key": "own:chained"}
+
+
 @pytest.fixture
 def product(tmp_path: Path) -> list[str]:
     names = ("a-0123abcd.jsonl", "a-0123abcd.details.safetensors", "a-0123abcd/part.zip")
@@ -43,7 +52,7 @@ def product(tmp_path: Path) -> list[str]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode() * 5)
     outputs = [str(tmp_path / name) for name in names]
-    write_digests(outputs)
+    write_digests(outputs, KEYS)
     return outputs
 
 
@@ -54,6 +63,12 @@ def test_digests_are_those_of_sha256sum(product: list[str], tmp_path: Path) -> N
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(": OK\n") == len(product)
+
+
+def test_digests_name_what_made_the_files(product: list[str]) -> None:
+    assert all(read_keys(path) == KEYS for path in product)
+    digests_path(product[0]).unlink()
+    assert read_keys(product[0]) == {}
 
 
 def test_no_byte_of_a_file_can_change(product: list[str]) -> None:
@@ -98,7 +113,9 @@ def write(job: jobs.Job) -> None:
 def test_a_job_writes_digests(snakemake: object, tmp_path: Path) -> None:
     run_job(write, snakemake)
     digest = hashlib.sha256(b'"rows"').hexdigest()
-    assert (tmp_path / "b.sha256").read_text() == f"{digest}  b.json\n"
+    *keys, line = (tmp_path / "b.sha256").read_text().splitlines()
+    assert line == f"{digest}  b.json"
+    assert [key.split()[1] for key in keys] == ["spec_key", "code_key"]
 
 
 def test_a_job_does_not_begin_with_a_changed_input(

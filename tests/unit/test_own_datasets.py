@@ -57,7 +57,7 @@ def make(product: Product, done_paths: set[str]) -> None:
         done_paths.add(product.path())
         name = json.loads(product.spec)["runs"][0].removesuffix(".py")
         script(name).main(job_by_hand(product, Path()))  # the current folder
-        write_digests(map(product.path, product.step.outputs))
+        write_digests(map(product.path, product.step.outputs), product.keys)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from bindscope.tables.write import write_table
 
 CI = Path(__file__).parents[2] / "config/presets/ci.yaml"
 
+KEYS = {"spec_key": "0" * 64, "code_key": "0:0"}
+
 
 @pytest.fixture
 def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Product:
@@ -27,7 +29,7 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Product:
     frame = sample_tables.priors_table()
     frame.loc[frame.index[0], ["spec_key", "code_key"]] = [product.key, product.code]
     write_table(frame, "results/tables/priors", PRIORS.schema)
-    write_digests(["results/tables/priors.parquet"])
+    write_digests(["results/tables/priors.parquet"], KEYS)
     index = Path(product.files()["index"][0])
     index.parent.mkdir(parents=True)
     facts = {"weights_sha256": "5e" * 32, "revision": "seed 0 of somewhere"}
@@ -64,7 +66,7 @@ def test_a_row_of_other_code_says_so(fit: Product, capsys: pytest.CaptureFixture
     frame = sample_tables.priors_table()
     frame.loc[frame.index[0], "spec_key"] = fit.key
     write_table(frame, "results/tables/priors", PRIORS.schema)
-    write_digests(["results/tables/priors.parquet"])
+    write_digests(["results/tables/priors.parquet"], KEYS)
     assert show("0") == 0
     assert "now; the row was made by other code, cdcdcdcdcdcdcdcd:" in capsys.readouterr().out
 

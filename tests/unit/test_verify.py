@@ -9,12 +9,14 @@ import pytest
 from bindscope.commands import verify as command
 from bindscope.commands.verify import verify_products
 from bindscope.core.digests import digests_path, write_digests
+from bindscope.core.errors import StoreError
 from bindscope.core.files import write_json
 from bindscope.core.store.listing import entry
 from bindscope.core.store.manifest import read_manifest
 from bindscope.core.store.writer import write_arrays
 
 SOUND = "3 products checked, 1 of them stores; 0 bad\n"
+KEYS = {"spec_key": "5" * 64, "code_key": "own:chained"}
 BAD = SOUND.replace("0 bad", "1 bad")
 
 
@@ -30,6 +32,7 @@ class Products:
         self.products = {
             name: SimpleNamespace(
                 rule=name, step=SimpleNamespace(outputs=files), inputs={}, wildcards={"key": ""},
+                keys=KEYS, key=KEYS["spec_key"],
                 path=lambda output=None, files=files: str(
                     folder / files[output or next(iter(files))]
                 ),
@@ -47,7 +50,7 @@ class Products:
         arrays = {"a": np.full((3, 2), value, np.float32)}
         manifest = self.folder / "x.json"
         write_arrays(self.folder / "x.zarr", manifest, arrays, spec="{}", code="c")
-        write_digests([str(manifest), str(self.folder / "x.zarr")])
+        write_digests([str(manifest), str(self.folder / "x.zarr")], KEYS)
 
 
 @pytest.fixture(params=["patches", "patches_temporary"])
@@ -56,10 +59,10 @@ def products(request, tmp_path):
     filled.store(0)
     listed = entry(read_manifest(tmp_path / "x.json"), tmp_path)
     write_json(tmp_path / "i.json", {"splits": {"train": {"shards": [listed]}}})
-    write_digests([str(tmp_path / "i.json")])
+    write_digests([str(tmp_path / "i.json")], KEYS)
     (tmp_path / "f.jsonl").write_text("{}\n")
     (tmp_path / "f.details.safetensors").write_bytes(bytes(20))
-    write_digests([str(tmp_path / "f.jsonl"), str(tmp_path / "f.details.safetensors")])
+    write_digests([str(tmp_path / "f.jsonl"), str(tmp_path / "f.details.safetensors")], KEYS)
     return filled
 
 
@@ -105,6 +108,28 @@ def test_a_store_that_snakemake_removes_after_use_may_be_gone(products, capsys):
     temporary = products.rule.endswith("_temporary")
     assert verify_products(products, repair=False) == (not temporary)
     assert ("the store is missing" in capsys.readouterr().err) != temporary
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (KEYS | {"spec_key": "6" * 64}, "made from another configuration"),
+        (KEYS | {"code_key": "other:code"}, "made by other code"),
+    ],
+)
+def test_files_of_another_configuration_or_of_other_code_are_bad(keys, said, products, capsys):
+    write_digests([str(products.folder / "i.json")], keys)
+    assert verify_products(products, repair=False) == 1
+    printed = capsys.readouterr()
+    assert printed.out == BAD
+    assert f"i.json: {said}" in printed.err
+
+
+def test_a_folder_without_results_is_no_sound_one(products, tmp_path):
+    for path in tmp_path.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(StoreError, match="holds no product of this configuration"):
+        verify_products(products, repair=False)
 
 
 def test_an_index_older_than_its_store_is_bad(products, capsys):

@@ -13,6 +13,7 @@ from bindscope.commands.phases import show_run
 from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher, warm_executable
+from bindscope.core.provenance import correct_records
 from bindscope.studies.build import (
     all_steps,
     captions,
@@ -45,6 +46,8 @@ sys.executable = warm_executable()  # with which Snakemake starts scripts
 name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
+if workflow.is_main_process:
+    correct_records(graph)
 # Templates of Snakemake's own report read the configuration.
 config["captions"] = captions()
 show_run(workflow.logger_manager.get_log_handlers(), graph)

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bindscope.commands.plan import recorded
 from bindscope.core.graph import Graph, Product
+from bindscope.core.provenance import staleness
 from bindscope.core.registries import studies
 from bindscope.core.work import Machine, refuse
 
@@ -81,13 +81,9 @@ def _inputs(product: Product) -> Iterable[Product]:
 
 def _is_old(product: Product) -> bool:
     """Whether a product is made for its own sake: it is asked for by name and missing, or stale."""
-    path = Path(product.path())
-    if not path.exists():
+    if not Path(product.path()).exists():
         return product.step.leaf
-    record = recorded(path)
-    return record is not None and (
-        record.spec != product.content or product.code not in record.texts
-    )
+    return bool(staleness(product))
 
 
 def summary(products: Sequence[Product], machine: Machine) -> str:

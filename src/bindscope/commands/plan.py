@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import base64
 import json
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Graph, Product
+from bindscope.core.provenance import recorded_spec, staleness
 
 NOTHING = "nothing to be done"
 _REASONS = (
@@ -57,6 +56,8 @@ def explain(graph: Graph, jobs: Iterable[tuple[str, Sequence[str], str]]) -> str
 
 def _why(reason: str, product: Product | None) -> str:
     kinds = [text for start, text in _REASONS if start in reason]
+    if "code changed" in kinds and product and (why := staleness(product)):
+        return why
     if "output missing" in kinds and product:
         return _new_or_changed(product)
     return ", ".join(kinds) or reason
@@ -68,8 +69,8 @@ def _new_or_changed(product: Product) -> str:
     # A trailing `?` matches one character, so only this product's siblings are found.
     siblings = sorted(Path().glob(pattern), key=lambda path: path.stat().st_mtime)
     for sibling in reversed(siblings):
-        if (old := recorded(sibling)) and old.spec:
-            changes = list(_differences(old.spec, product.content))
+        if old := recorded_spec(sibling):
+            changes = list(_differences(old, product.content))
             direct = [change for change in changes if not change.startswith("inputs")]
             return (
                 "changed: " + "; ".join(direct[:3])
@@ -77,38 +78,6 @@ def _new_or_changed(product: Product) -> str:
                 else "made from something that changed"
             )
     return "new"
-
-
-class Record(NamedTuple):
-    """What Snakemake keeps of the parameters that a file was made with: the spec, and each text."""
-
-    spec: dict[str, Any] | None
-    texts: list[str]
-
-
-def _unquoted(text: str) -> str:
-    try:
-        return str(ast.literal_eval(text))
-    except (ValueError, SyntaxError):  # a parameter of another package's rule
-        return text
-
-
-def recorded(path: Path) -> Record | None:
-    """Return Snakemake's record of a file, which quotes as Python does; None where it has none."""
-    name = base64.b64encode(str(path).encode()).decode().replace("/", "_")
-    try:
-        params = json.loads((Path(".snakemake/metadata") / name).read_text()).get("params", [])
-    except (OSError, ValueError):
-        return None
-    record = Record(None, [_unquoted(text) for text in params])
-    for text in record.texts:
-        try:
-            spec = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(spec, dict):
-            return record._replace(spec=spec)
-    return record
 
 
 def _differences(old: Any, new: Any, where: str = "") -> Any:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from bindscope.commands.run import refuse_second, run
 from bindscope.core.digests import digests_path, file_problem
-from bindscope.core.errors import snakemake_command
+from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import remove
 from bindscope.core.graph import Graph, Product
+from bindscope.core.provenance import staleness
 from bindscope.core.store.verify import verify, verify_listing
 
 LISTINGS = ("index", "labels")
@@ -55,6 +56,12 @@ def verify_products(graph: Graph, repair: bool) -> int:
     bad = [path for path in products if problems.get(path)]
     for line in (line for path in bad for line in problems[path]):
         print(line, file=sys.stderr)
+    if not present:
+        where = Path("results").resolve()
+        raise StoreError(
+            str(where), "holds no product of this configuration",
+            "run the configuration first, or give the --configfile of the results",
+        )  # fmt: skip
     stores = sum("store" in products[path].step.outputs for path in present)
     print(f"{len(present)} products checked, {stores} of them stores; {len(bad)} bad")
     if not bad:
@@ -97,6 +104,8 @@ def product_problems(product: Product) -> list[str]:
     store = paths.pop("store", None)
     compared = {path: file_problem(path) for path in paths.values()}
     problems = [f"{path}: {problem}" for path, problem in compared.items() if problem]
+    if not problems and (why := staleness(product)):
+        problems = [f"{product.path()}: {why}"]
     if store and not problems and (product.rule not in TEMPORARY or Path(store).exists()):
         problems += verify(product.path())
     return problems

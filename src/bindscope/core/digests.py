@@ -1,19 +1,21 @@
 """The digests of a job's files: written when it ends, checked before another job reads them.
 
 Beside a product lies ``<product>.sha256``, in the format of ``sha256sum``: a line per file. A store
-is a folder; its manifest, which is such a file, carries the checksums of its chunks.
+is a folder; its manifest, which is such a file, carries the checksums of its chunks. Two comments
+before these lines give the spec key and the code key of the product: what made the files.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import disk_errors, hash_file, write_atomic
 
+KEYS = ("spec_key", "code_key")
 # All files of a product have one path up to its key; those without a key differ in their suffixes.
 _UP_TO_KEY = re.compile(r".*[-/][0-9a-f]{8}(?=[./])")
 
@@ -32,12 +34,27 @@ def forget_digests(outputs: Iterable[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def write_digests(outputs: Iterable[str]) -> None:
-    """Hash the files of one product; folders, which are stores, are left to their manifests."""
+def write_digests(outputs: Iterable[str], keys: Mapping[str, str]) -> None:
+    """Hash the files of one product; folders, which are stores, are left to their manifests.
+
+    `keys`: `spec_key` (64 hex digits) and `code_key` of the product.
+    """
     files = sorted(Path(output) for output in outputs if not Path(output).is_dir())
     target = digests_path(files[0])
     names = ((os.path.relpath(file, target.parent), file) for file in files)
-    write_atomic(target, "".join(f"{hash_file(file)}  {name}\n" for name, file in names))
+    lines = [f"# {name} {keys[name]}\n" for name in KEYS]
+    lines += [f"{hash_file(file)}  {name}\n" for name, file in names]
+    write_atomic(target, "".join(lines))
+
+
+def read_keys(path: Path | str) -> dict[str, str]:
+    """Return the keys of the product that a file is of; none where it was not finished."""
+    try:
+        lines = digests_path(path).read_text().splitlines()[: len(KEYS)]
+    except (FileNotFoundError, UnicodeDecodeError):
+        return {}
+    words = [line.removeprefix("# ").split(" ", 1) for line in lines]
+    return {pair[0]: pair[1] for pair in words if pair[0] in KEYS and len(pair) > 1}
 
 
 def file_problem(path: Path | str) -> str:

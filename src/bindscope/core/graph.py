@@ -56,6 +56,11 @@ class Product:
         """The spec key, 64 hex digits."""
         return spec_key(self.spec)
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """Both keys: what tells its files from those of another configuration, or of other code."""
+        return {"spec_key": self.key, "code_key": self.code}
+
     @cached_property
     def content(self) -> dict[str, Any]:
         """The spec, parsed."""

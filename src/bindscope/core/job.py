@@ -70,7 +70,7 @@ class Job:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The columns that tie a row to this job."""
+        """The columns that tie a row to this job, and what its digests name."""
         return {"spec_key": spec_key(self.spec_text), "code_key": self.code}
 
     @property
@@ -115,7 +115,7 @@ def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     outputs = [path for paths in _paths(job.output).values() for path in paths]
     forget_digests(outputs)
     main(job)
-    write_digests(outputs)
+    write_digests(outputs, job.keys)
     for path in snakemake.log:
         write_json(benchmark_of(path), _used(time.monotonic() - started))
 
