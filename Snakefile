@@ -29,10 +29,19 @@ localrules:
 
 
 onstart:
+    claim(Path.cwd())
     # Snakemake 9.27 starts a scheduler round per finished job and timespan: 11,000 in the default run.
     # A local run needs no limit of job starts. The attribute is private: another version may lack it.
     if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):
         workflow.scheduler.job_rate_limiter = None
+
+
+onsuccess:
+    release(Path.cwd())
+
+
+onerror:
+    release(Path.cwd())
 
 
 rule all:

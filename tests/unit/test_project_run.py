@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bindscope.commands import lock as locking
 from bindscope.commands import run as command
 from bindscope.core.errors import BindscopeError
 
@@ -94,7 +95,7 @@ def test_what_the_user_asks_for_comes_first(clone: Path, commands: list[list[str
     assert len(commands) == 1
     assert commands[0][:5] == [sys.executable, "-m", "snakemake", "--configfile", "x.yaml"]
     assert commands[0][5] == "--cores"
-    assert not (clone / command.RECORD).exists()
+    assert not (clone / locking.RECORD).exists()
 
 
 def test_a_second_run_is_refused(
@@ -107,7 +108,7 @@ def test_a_second_run_is_refused(
     with pytest.raises(
         BindscopeError, match=rf"another run is at work here \(process {sleeper.pid}"
     ):
-        command.refuse_second(clone, patience_s=0.1)
+        locking.refuse_second(clone, patience_s=0.1)
     assert command.main(["--check"]) == 1
     sleeper.kill()
     sleeper.wait()
@@ -119,8 +120,8 @@ def test_jobs_of_a_killed_run_get_time_to_end(clone: Path) -> None:
     words = [sys.executable, "-c", "import time; time.sleep(1)", "/x/.snakemake/scripts/a.fit.py"]
     job = subprocess.Popen(words, cwd=clone)
     with pytest.raises(BindscopeError, match=f"process {job.pid} of "):
-        command.refuse_second(clone, jobs_patience_s=0)
-    command.refuse_second(clone, patience_s=0)
+        locking.refuse_second(clone, jobs_patience_s=0)
+    locking.refuse_second(clone, patience_s=0)
     assert job.wait() == 0
 
 
@@ -150,10 +151,10 @@ def test_runs_elsewhere_and_other_programs_do_not_count(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert sleeper.poll() is None
-    assert command.live_runs(elsewhere) == []
+    assert locking.live_runs(elsewhere) == []
     editor = subprocess.Popen(["sleep", "30"], cwd=elsewhere)
     try:
-        assert command.live_runs(elsewhere) == []
+        assert locking.live_runs(elsewhere) == []
     finally:
         editor.kill()
         editor.wait()
@@ -167,12 +168,13 @@ def lock(clone: Path, **starter: object) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     known = {"user": "ada", "host": socket.gethostname(), "pid": ended.pid, "started": 0.0}
-    (clone / command.RECORD).write_text(json.dumps(known | starter))
+    (clone / locking.RECORD).parent.mkdir(exist_ok=True)
+    (clone / locking.RECORD).write_text(json.dumps(known | starter))
 
 
 def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -> None:
     lock(clone)
-    command.refuse_second(clone, patience_s=0)
+    locking.refuse_second(clone, patience_s=0)
     command.run(clone, ["--configfile", "x.yaml"])
     assert len(commands) == 2
     assert "--unlock" in commands[0]
@@ -183,14 +185,38 @@ def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -
 def test_a_lock_of_another_machine_is_left(clone: Path) -> None:
     lock(clone, host="node17", pid=os.getpid())
     with pytest.raises(BindscopeError, match=rf"process {os.getpid()} of ada on node17"):
-        command.refuse_second(clone, patience_s=0)
+        locking.refuse_second(clone, patience_s=0)
+
+
+def test_results_that_another_clone_works_in_are_left(clone: Path, tmp_path: Path) -> None:
+    """Their locks lie in the clones: the record in the results says who runs."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (clone / "results").mkdir()
+    (other / "results").symlink_to(clone / "results")
+    with locking.claimed(clone):
+        locking.claim(clone)  # Snakemake, below `make run`
+        record = (clone / locking.RECORD).read_text()
+        sleeper = subprocess.Popen([sys.executable, "-c", SLEEP])
+        theirs = {"pid": sleeper.pid, "started": psutil.Process(sleeper.pid).create_time()}
+        (clone / locking.RECORD).write_text(json.dumps(json.loads(record) | theirs))
+        for refused in (locking.claim, locking.refuse_second):
+            with pytest.raises(BindscopeError, match=f"process {sleeper.pid} of"):
+                refused(other)
+        sleeper.kill()
+        sleeper.wait()
+        locking.claim(other)  # what a killed run left is no obstacle
+    (clone / locking.RECORD).write_text(json.dumps(json.loads(record) | {"host": "node17"}))
+    with pytest.raises(BindscopeError, match="on node17") as elsewhere:
+        locking.claim(other)
+    assert "delete this file" in elsewhere.value.remedy
 
 
 def test_a_lock_of_an_unknown_machine_is_left(clone: Path) -> None:
     lock(clone)
-    (clone / command.RECORD).unlink()
+    (clone / locking.RECORD).unlink()
     with pytest.raises(BindscopeError, match="nothing says on which machine") as refused:
-        command.refuse_second(clone, patience_s=0)
+        locking.refuse_second(clone, patience_s=0)
     assert "snakemake --unlock" in refused.value.remedy
 
 
@@ -200,10 +226,10 @@ def test_who_started_a_run_is_written_down_and_refuses_a_second(
     """Also while Snakemake still plans, before it locks; and seen through a hidden `/proc`."""
 
     def meanwhile(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(command.os, "getpid", lambda: 1)  # of the second one
-        monkeypatch.setattr(command.psutil, "process_iter", lambda _: [])
+        monkeypatch.setattr(locking.os, "getpid", lambda: 1)  # of the second one
+        monkeypatch.setattr(locking.psutil, "process_iter", lambda _: [])
         with pytest.raises(BindscopeError, match=rf"\(process {mine} of "):
-            command.refuse_second(clone, patience_s=0)
+            locking.refuse_second(clone, patience_s=0)
         monkeypatch.undo()
         return subprocess.CompletedProcess([], 0, "", "")
 
@@ -214,7 +240,7 @@ def test_who_started_a_run_is_written_down_and_refuses_a_second(
 
 def test_a_number_that_another_process_has_now_does_not_count(clone: Path) -> None:
     lock(clone, pid=os.getppid(), started=1.0)
-    assert not command.live_runs(clone)
+    assert not locking.live_runs(clone)
 
 
 def test_a_run_that_ended_as_a_zombie_does_not_count(clone: Path) -> None:
@@ -223,7 +249,7 @@ def test_a_run_that_ended_as_a_zombie_does_not_count(clone: Path) -> None:
     started = command.psutil.Process(ended.pid).create_time()
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
     lock(clone, pid=ended.pid, started=started)
-    assert not command.live_runs(clone)
+    assert not locking.live_runs(clone)
     ended.wait()
 
 
@@ -253,7 +279,7 @@ def test_a_run_of_another_user_is_seen() -> None:
 def live_runs_as(user: int, clone: Path) -> list[list[object]]:
     """Return what another user sees; the interpreter may be where only root can read it."""
     code = (
-        "import json, os; from pathlib import Path; from bindscope.commands.run import live_runs; "
+        "import json, os; from pathlib import Path; from bindscope.commands.lock import live_runs; "
         f"os.setuid({user}); print(json.dumps(live_runs(Path({str(clone)!r}))))"
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True,
@@ -329,7 +355,7 @@ def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None
     first.wait()
     locks = clone / ".snakemake/locks"
     assert list(locks.iterdir())
-    starter = command.Starter.read(clone)
+    starter = locking.Starter.read(clone)
     assert starter is not None
     assert (starter.host, starter.pid) == (socket.gethostname(), first.pid)
     again = subprocess.run(

@@ -9,6 +9,7 @@ SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
 
 from bindscope.commands.cost import refuse_too_large
+from bindscope.commands.lock import claim, release
 from bindscope.commands.phases import show_run
 from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles

@@ -7,36 +7,30 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import psutil
 
 from bindscope.commands import calibration, cost
 from bindscope.commands.cost import MEMORY_MB
+from bindscope.commands.lock import claimed, is_locked, refuse_second
 from bindscope.commands.warm import is_possible, warm_interpreter
 from bindscope.config.composition import join_names, read_configuration
 from bindscope.core.errors import BindscopeError
-from bindscope.core.files import is_alive, write_json
 from bindscope.core.graph import Product
 from bindscope.core.job import INTERPRETER
 from bindscope.core.work import REFERENCE
 from bindscope.studies.build import UNAVAILABLE, read_graph, stem
 
-# Who runs here: on a shared disk, processes of another machine cannot be seen.
-RECORD = Path(".snakemake/bindscope-run.json")
 DEFAULT = "config/config.yaml"
 CGROUP = Path("/sys/fs/cgroup")
 DOWNLOADS = ("weights", "download")
@@ -73,21 +67,17 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     command = [sys.executable, "-m", "snakemake", *options]
     if is_locked(root):
         unlock(root, command)
-    mine = Starter.this_process()
-    write_json(root / RECORD, asdict(mine))
-    code, lost = download(root, command, arguments)
-    if not code:
-        known = os.pathsep.join(product.path() for product in lost)
-        environment = {**os.environ, **({UNAVAILABLE: known} if lost else {})}
-        if "--resources" in defaults(arguments):
-            environment.setdefault(MEMORY_MB, str(total_mb()))
-        with _interpreter(arguments) as interpreter:
-            environment |= {INTERPRETER: str(interpreter)}
-            code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
-    # Of a Snakemake that was killed alone, the record says on which machine its lock was made. A
-    # second run, which Snakemake refused, has written a record of its own.
-    if not is_locked(root) and Starter.read(root) == mine:
-        (root / RECORD).unlink()
+    with nullcontext() if dry else claimed(root):
+        code, lost = download(root, command, arguments)
+        if not code:
+            known = os.pathsep.join(product.path() for product in lost)
+            environment = {**os.environ, **({UNAVAILABLE: known} if lost else {})}
+            if "--resources" in defaults(arguments):
+                environment.setdefault(MEMORY_MB, str(total_mb()))
+            with _interpreter(arguments) as interpreter:
+                environment |= {INTERPRETER: str(interpreter)}
+                done = subprocess.run(command, cwd=root, env=environment, check=False)
+                code = done.returncode
     for product in lost:
         log = f"results/logs/{stem(product.rule).format(**product.wildcards)}.log"
         print(
@@ -208,117 +198,6 @@ def available_mb(cgroup: Path = CGROUP) -> int:
         cached = re.search(r"(?m)^inactive_file (\d+)", (cgroup / "memory.stat").read_text())
         free = min(free, limit - used + (int(cached[1]) if cached else 0))
     return max(free // 2**20, 1)
-
-
-@dataclass(frozen=True)
-class Starter:
-    """Who started a run: `started` is the process' start, seconds since 1970."""
-
-    user: str
-    host: str
-    pid: int
-    started: float
-
-    def __str__(self) -> str:
-        return f"process {self.pid} of {self.user} on {self.host}"
-
-    @classmethod
-    def this_process(cls) -> Self:
-        """Describe this process."""
-        try:
-            user = getpass.getuser()
-        except (OSError, KeyError):  # a user without a name, as in some containers
-            user = f"user {os.getuid()}"
-        return cls(user, socket.gethostname(), os.getpid(), psutil.Process().create_time())
-
-    @classmethod
-    def read(cls, root: Path) -> Self | None:
-        """Return who started the current run in `root`; None if that is not known."""
-        try:
-            return cls(**json.loads((root / RECORD).read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
-
-    def lives(self) -> bool:
-        """Whether this machine still has the process, and not another one under its number."""
-        if not is_alive(self.pid):
-            return False
-        try:
-            return bool(abs(psutil.Process(self.pid).create_time() - self.started) < 2)
-        except psutil.Error:  # of another user, on a machine that hides those
-            return True
-
-
-def is_locked(root: Path) -> bool:
-    """Whether Snakemake holds a lock in `root`, or may hold one that this user cannot see."""
-    try:
-        return any(file.suffix == ".lock" for file in (root / ".snakemake/locks").iterdir())
-    except FileNotFoundError:
-        return False
-    except PermissionError:
-        return True
-
-
-class Live(NamedTuple):
-    """A process of a run; without a Snakemake above it, a job ends as soon as it has started."""
-
-    text: str
-    is_job: bool = False
-
-
-def live_runs(root: Path) -> list[Live]:
-    """Describe the processes of this machine that run Snakemake, or a job of it, in `root`.
-
-    In a locked folder, one of another user whose working directory cannot be read counts too.
-    """
-    ancestors = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    runs = {}
-    for process in psutil.process_iter(["cmdline", "cwd", "username"]):
-        words = process.info["cmdline"] or [""]  # of processes that ended
-        python = Path(words[0]).name.startswith(("python", "snakemake"))
-        is_job = any("/.snakemake/scripts/" in word for word in words[:4])
-        ours = is_job or any(Path(word).name == "snakemake" for word in words[:4])
-        folder = process.info["cwd"]  # None: not for this user to read
-        here = is_locked(root) if folder is None else folder == str(root.resolve())
-        if python and ours and here:
-            where = ", in a folder that you may not read" if folder is None else ""
-            text = f"process {process.pid} of {process.info['username']}{where}"
-            runs[process.pid] = Live(text, is_job)
-    starter = Starter.read(root)
-    if starter and starter.host == socket.gethostname() and starter.lives():
-        runs[starter.pid] = Live(f"process {starter.pid} of {starter.user}")
-    return [runs[number] for number in sorted(runs.keys() - ancestors)]
-
-
-def refuse_second(root: Path, patience_s: float = 3.0, jobs_patience_s: float = 60.0) -> None:
-    """Refuse to start beside another run; jobs of a killed run get time to end.
-
-    They end once they have imported their libraries, which takes long on a busy machine.
-
-    Raises
-    ------
-    BindscopeError
-        If another run is still at work after `patience_s` seconds (jobs alone: `jobs_patience_s`),
-        or may be: the folder is locked by a run of another machine, or nothing says of which one.
-    """
-    started = time.monotonic()
-    while live := live_runs(root):
-        patience = jobs_patience_s if all(process.is_job for process in live) else patience_s
-        if time.monotonic() > started + patience:
-            raise BindscopeError(
-                str(root),
-                f"another run is at work here ({', '.join(process.text for process in live)})",
-                "wait for it or stop it, then run the same command again; if it works in another "
-                "folder, run `snakemake --unlock` here",
-            )
-        time.sleep(0.2)
-    starter = Starter.read(root)
-    if is_locked(root) and (starter is None or starter.host != socket.gethostname()):
-        raise BindscopeError(
-            str(root),
-            f"is locked by a run: {starter or 'nothing says on which machine'}",
-            "if it is no longer alive, run `snakemake --unlock`, then the same command again",
-        )
 
 
 def refuse_read_only(results: Path) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
-from bindscope.commands.run import refuse_second, run
+from bindscope.commands.lock import refuse_second
+from bindscope.commands.run import run
 from bindscope.core.digests import digests_path, file_problem
 from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import remove

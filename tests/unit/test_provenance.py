@@ -1,0 +1,84 @@
+"""Snakemake's records are corrected by what files say of themselves; runs: test_staleness.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jobs_by_hand import ROOT
+
+from bindscope.config.loading import load_file
+from bindscope.core.digests import write_digests
+from bindscope.core.graph import Graph, Product
+from bindscope.core.provenance import correct_records, record_path, staleness
+from bindscope.studies.build import build
+
+OTHER = {"spec_key": "0" * 64, "code_key": "other:code"}
+CASES = {"in order": {}, "other configuration": OTHER,
+         "other code": {"code_key": "other:code"}}  # fmt: skip
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    monkeypatch.chdir(tmp_path)
+    return build(load_file(ROOT / "config/presets/ci.yaml"))
+
+
+def make(product: Product, keys: dict[str, str]) -> None:
+    path = Path(product.path())
+    path.parent.mkdir(parents=True)
+    path.write_text("made")
+    write_digests([str(path)], product.keys | keys)
+
+
+def record(product: Product, *params: str) -> None:
+    place = record_path(product.path())
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps({"rule": product.rule, "params": list(map(repr, params))}))
+
+
+def params(product: Product) -> list[str] | None:
+    place = record_path(product.path())
+    return json.loads(place.read_text())["params"] if place.exists() else None
+
+
+@pytest.mark.parametrize("remembered", ["nothing", "the graph's", "others"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_record_agrees_with_the_graph_only_where_the_file_does(
+    graph: Graph, case: str, remembered: str
+) -> None:
+    product = graph.select("report")[0]
+    make(product, CASES[case])
+    of_graph = [product.spec, product.code]
+    if remembered != "nothing":
+        record(product, *(of_graph if remembered == "the graph's" else ["{}", "other:code"]))
+    correct_records(graph)
+    found = params(product)
+    if case == "in order":  # no record, or one that agrees: nothing to be done
+        assert found == (list(map(repr, of_graph)) if remembered == "the graph's" else None)
+    else:
+        assert found
+        assert not set(found) & set(map(repr, of_graph))
+
+
+def test_what_was_not_made_or_not_finished_is_told_apart(graph: Graph) -> None:
+    product = graph.select("report")[0]
+    assert staleness(product) == ""
+    correct_records(graph)
+    assert params(product) is None
+    Path(product.path()).parent.mkdir(parents=True)
+    Path(product.path()).write_text("half")
+    assert "not finished" in staleness(product)
+
+
+def test_a_folder_that_may_not_be_written_is_left_alone(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(graph.select("report")[0], OTHER)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("bindscope.core.provenance.write_json", refuse)
+    correct_records(graph)
