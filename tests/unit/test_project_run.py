@@ -190,10 +190,10 @@ def test_a_lock_of_another_machine_is_left(clone: Path) -> None:
 
 def test_results_that_another_clone_works_in_are_left(clone: Path, tmp_path: Path) -> None:
     """Their locks lie in the clones: the record in the results says who runs."""
-    other = tmp_path / "other"
-    other.mkdir()
+    second = tmp_path / "second"
+    second.mkdir()
     (clone / "results").mkdir()
-    (other / "results").symlink_to(clone / "results")
+    (second / "results").symlink_to(clone / "results")
     with locking.claimed(clone):
         locking.claim(clone)  # Snakemake, below `make run`
         record = (clone / locking.RECORD).read_text()
@@ -202,13 +202,13 @@ def test_results_that_another_clone_works_in_are_left(clone: Path, tmp_path: Pat
         (clone / locking.RECORD).write_text(json.dumps(json.loads(record) | theirs))
         for refused in (locking.claim, locking.refuse_second):
             with pytest.raises(BindscopeError, match=f"process {sleeper.pid} of"):
-                refused(other)
+                refused(second)
         sleeper.kill()
         sleeper.wait()
-        locking.claim(other)  # what a killed run left is no obstacle
+        locking.claim(second)  # what a killed run left is no obstacle
     (clone / locking.RECORD).write_text(json.dumps(json.loads(record) | {"host": "node17"}))
     with pytest.raises(BindscopeError, match="on node17") as elsewhere:
-        locking.claim(other)
+        locking.claim(second)
     assert "delete this file" in elsewhere.value.remedy
 
 

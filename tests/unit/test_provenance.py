@@ -54,12 +54,12 @@ def test_a_record_agrees_with_the_graph_only_where_the_file_does(
     if remembered != "nothing":
         record(product, *(of_graph if remembered == "the graph's" else ["{}", "other:code"]))
     correct_records(graph)
-    found = params(product)
+    texts = params(product)
     if case == "in order":  # no record, or one that agrees: nothing to be done
-        assert found == (list(map(repr, of_graph)) if remembered == "the graph's" else None)
+        assert texts == (list(map(repr, of_graph)) if remembered == "the graph's" else None)
     else:
-        assert found
-        assert not set(found) & set(map(repr, of_graph))
+        assert texts
+        assert not set(texts) & set(map(repr, of_graph))
 
 
 def test_what_was_not_made_or_not_finished_is_told_apart(graph: Graph) -> None:

@@ -1,6 +1,7 @@
 """The page stands alone, is the same for the same input, and knows no study."""
 
 import re
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from bindscope.report.chapter import (
     page_table,
 )
 from bindscope.report.claims import claims_findings, claims_section
-from bindscope.report.job import make_parts
+from bindscope.report.job import make_parts, read_commit
 from bindscope.report.page import Drawing, Part, build_page
 from bindscope.statistics.claims import Claim, Effect, judge
 from bindscope.studies.binding_information.study import STUDY
@@ -117,7 +118,6 @@ def page_of(*parts, config=CONFIG):
     """Build a page."""
     return build_page(
         "A run", parts, config=config, versions={"bindscope": "0.1", "numpy": "2.4.6"}, keys=KEYS,
-        commit="abc",
     )  # fmt: skip
 
 
@@ -147,6 +147,25 @@ def test_the_page_is_the_same_for_the_same_input(page, tmp_path):
     assert page == page_of(toy(tmp_path), Part("other", "Another study", toy(tmp_path).chapter))
     assert not re.search(r"20\d\d-\d\d-\d\d", page)
     assert str(tmp_path) not in page
+
+
+def test_the_log_names_the_commit_and_what_differs_from_it(tmp_path):
+    """The page does not: it is the same with and without git."""
+    assert read_commit(tmp_path) == "no commit (no git clone, or git is not installed)"
+    (tmp_path / "src").mkdir()
+    file = tmp_path / "src/a.py"
+    file.write_text("a = 1")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = read_commit(tmp_path)
+    assert re.fullmatch(r"commit [0-9a-f]{40}", commit)
+    (tmp_path / "notes.txt").touch()  # no code
+    assert read_commit(tmp_path) == commit
+    file.write_text("a = 2")
+    assert read_commit(tmp_path) == f"{commit} with changes in src/a.py"
+    (tmp_path / "inside").mkdir()
+    assert read_commit(tmp_path / "inside").startswith("no commit")
 
 
 def test_ids_are_unique_links_lead_somewhere_and_images_are_described(page):

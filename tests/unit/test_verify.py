@@ -111,18 +111,18 @@ def test_a_store_that_snakemake_removes_after_use_may_be_gone(products, capsys):
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "why"),
     [
         (KEYS | {"spec_key": "6" * 64}, "made from another configuration"),
         (KEYS | {"code_key": "other:code"}, "made by other code"),
     ],
 )
-def test_files_of_another_configuration_or_of_other_code_are_bad(keys, said, products, capsys):
+def test_files_of_another_configuration_or_of_other_code_are_bad(keys, why, products, capsys):
     write_digests([str(products.folder / "i.json")], keys)
     assert verify_products(products, repair=False) == 1
     printed = capsys.readouterr()
     assert printed.out == BAD
-    assert f"i.json: {said}" in printed.err
+    assert f"i.json: {why}" in printed.err
 
 
 def test_a_folder_without_results_is_no_sound_one(products, tmp_path):

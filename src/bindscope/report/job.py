@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,9 @@ from bindscope.tables.write import read_table
 
 if TYPE_CHECKING:
     from bindscope.core.job import Job
+
+log = logging.getLogger(__name__)
+_CODE = ("src", "workflow", "Snakefile", "config", "resources")
 
 
 def make_report(job: Job) -> str:
@@ -39,22 +43,31 @@ def make_report(job: Job) -> str:
     parts = make_parts(job.spec["chapters"], inputs)
     config = inputs.content["config"]
     versions = {"bindscope": __version__, **numeric_versions()}
+    log.info("code: %s", read_commit(CLONE))
     return build_page(
         config["report"]["title"], parts, config=config, versions=versions, keys=job.keys,
-        missing=job.spec.get("missing", ()), commit=read_commit(CLONE),
+        missing=job.spec.get("missing", ()),
     )  # fmt: skip
 
 
 def read_commit(folder: Path) -> str:
-    """Return the commit of a git clone; empty where the code is no clone or git is not there."""
-    if not (folder / ".git").exists():
-        return ""
-    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    """Name the commit of a git clone, and what differs from it; say so where there is none.
+
+    It is for the log: the page is the same with and without git, and names the key of its code.
+    """
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        commit = _git(folder, "rev-parse", "HEAD").strip()
+        changes = _git(folder, "status", "--porcelain", "--", *_CODE).splitlines()
     except (OSError, subprocess.CalledProcessError):
-        return ""
-    return answer.stdout.strip()
+        return "no commit (no git clone, or git is not installed)"
+    changed = ", ".join(line[3:] for line in changes)
+    return f"commit {commit}" + (f" with changes in {changed}" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git says of a clone; an error where the folder only lies in one."""
+    command = ["git", f"--git-dir={folder / '.git'}", f"--work-tree={folder}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
 
 
 def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Part]:

@@ -70,7 +70,6 @@ def build_page(
     versions: Mapping[str, str],
     keys: Mapping[str, str],
     missing: Sequence[str] = (),
-    commit: str = "",
 ) -> str:
     """Build the report.
 
@@ -88,8 +87,6 @@ def build_page(
         `spec_key` and `code_key` of the report itself.
     missing
         Models of the configuration whose weights could not be had.
-    commit
-        The commit of the code; empty where there is none.
 
     Returns
     -------
@@ -106,7 +103,6 @@ def build_page(
         versions=sorted(versions.items()),
         keys=sorted(keys.items()),
         missing=missing,
-        commit=commit,
         groups=_groups(config),
         provenance=[table for part in parts for table in part.chapter.provenance],
     )
