@@ -198,3 +198,22 @@ def test_a_seed_is_fitted_to_the_same_once() -> None:
         ConfigError, match="two seed blocks fit seed 0 to identity 0 cls none tiny lin"
     ):
         with_blocks([[0]], [[0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("datasets.0.n_scenes.train", 10**12),
+        ("datasets.0.n_scenes.train", 64 * 10_001),  # shards
+        ("datasets.0.space.groups.0.size", 10**12),
+        ("models.0.training.steps", 10**12),
+        ("models.0.architecture.n_layers", 10**6),
+        ("models.0.seed", 10**30),
+        ("studies.binding_information.information", {"bootstrap_samples": 10**9}),
+    ],
+)
+def test_counts_that_no_run_has_are_refused_before_they_are_planned(
+    path: str, value: object
+) -> None:
+    """1e12 scenes took 24 GB in a dry run."""
+    assert path.split(".")[-1] in problem(path, value)

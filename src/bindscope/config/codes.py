@@ -260,6 +260,9 @@ _Counts = Annotated[
 ]
 
 
+MOST_SHARDS = 10_000  # of a split: each is a job of every model
+
+
 class Dataset(SceneDistribution):
     """One dataset: a distribution of scenes and how many of them are drawn."""
 
@@ -283,6 +286,11 @@ class Dataset(SceneDistribution):
     def _full_shards(self) -> Self:
         for split in SPLITS:
             n, size = getattr(self.n_scenes, split), getattr(self.shard_size, split)
+            if n > MOST_SHARDS * size:
+                raise ValueError(
+                    f"n_scenes.{split} is {n}: over {MOST_SHARDS} shards of {size} scenes; raise "
+                    f"shard_size.{split}, or lower n_scenes.{split}"
+                )
             if isinstance(self.split, EnumeratedSplit) and n > getattr(self.split.sizes, split):
                 raise ValueError(
                     f"n_scenes.{split} is {n}, and split.sizes.{split} sets apart "

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
+from bindscope.config.base import Depth, Model, NonNegativeInt, PositiveInt, Probability, Slug
 from bindscope.config.model_entry import Extraction, ModelEntry
 from bindscope.config.training import Architecture, Training
 from bindscope.config.wording import either
@@ -230,7 +230,7 @@ class Pretrained(ModelEntry):
         description="`timm:<model>[@<revision>]`, `hf:<repo>@<40 hex>`, or either with `path:` "
         "(`hf:path:/folder`, `timm:<model>:path:/file.safetensors`).",
     )
-    n_layers: PositiveInt = Field(description="Number of blocks; checked when the model is loaded.")
+    n_layers: Depth = Field(description="Number of blocks; checked when the model is loaded.")
     pretrained: bool = Field(True, description="false: random weights from `seed`, no download.")
     seed: NonNegativeInt = Field(0, description="Seed of random weights (`pretrained: false`).")
     input_px: PositiveInt | None = Field(
@@ -313,7 +313,7 @@ class PythonModel(ModelEntry):
         "what the l-th gives: tokens (B, T, d), or a map (B, C, H, W) whose cells are the patch "
         "tokens. There is no layer 0 and no `final`.",
     )
-    n_layers: PositiveInt | None = Field(
+    n_layers: Depth | None = Field(
         None, description="Number of blocks; left out where there are `modules`."
     )
     options: dict[str, Any] = Field(
@@ -395,7 +395,7 @@ class ToyVision(ModelEntry):
         pattern=r"^toy:(zoo:)?[a-z0-9]+(-[a-z0-9]+)*(-\{seed\})?$",
         description="`toy:<name>`, a toy of a study, or `toy:zoo:<name>`, one of resources/zoo.",
     )
-    n_layers: PositiveInt = Field(
+    n_layers: Depth = Field(
         5,
         description="Layers that are read: 1 is what its vision tower gives, 2 what its connector "
         "makes of that, which enters the first decoder layer, and l + 2 what decoder layer l "

@@ -6,13 +6,13 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import DatasetName, Model, PositiveInt
+from bindscope.config.base import DatasetName, Depth, Model, PositiveInt
 
 
 class Architecture(Model):
     """A plain pre-norm vision transformer with a [CLS] token."""
 
-    n_layers: PositiveInt = Field(4, description="Number of blocks.")
+    n_layers: Depth = Field(4, description="Number of blocks.")
     width: PositiveInt = Field(96, description="Width of the residual stream.")
     n_heads: PositiveInt = Field(4, description="Attention heads; divides width.")
     patch_px: PositiveInt = Field(12, description="Patch side; divides the image's side.")

@@ -13,7 +13,14 @@ from pydantic import (
     WrapValidator,
 )
 
-from bindscope.config.base import Model, ModelName, NonNegativeInt, PositiveInt, ProbeName, Slug
+from bindscope.config.base import (
+    Model,
+    ModelName,
+    NonNegativeInt,
+    ProbeName,
+    Resamples,
+    Slug,
+)
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import Grid, ModelGroup, Tokens, grid_problems, group_problems
 from bindscope.config.models import AnyModel
@@ -81,7 +88,7 @@ class LearningCurve(FitBlock):
 class Information(Model):
     """Intervals and flags."""
 
-    bootstrap_samples: PositiveInt = Field(1000, description="Resamples of the test scenes.")
+    bootstrap_samples: Resamples = Field(1000, description="Resamples of the test scenes.")
     bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
 
 
