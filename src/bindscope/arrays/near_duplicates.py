@@ -5,7 +5,7 @@ other scenes where vectors are a function of the code. A near-duplicate is there
 train scenes of the same code: it is much closer than the others of that code, and close in a way
 that scenes of other codes are not. If all scenes of a code have one vector, none of them is
 flagged. If a code has fewer than `FEWEST_SAME` train scenes, its test scenes are compared only
-where codes are so rich (segments of all patches) that an equal one is evidence of a copy by itself.
+where codes are rich (segments of all patches), and only if as many scenes have each code.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binom
 
 from bindscope.arrays.inputs import Representation
-from bindscope.fitting.rows import as_rows
+from bindscope.fitting.rows import whole
 
 DUPLICATES_REASON: Final = "test scenes have near-duplicates in train: give `groups`"
 FEWEST_SAME: Final = 5  # train scenes of a code
@@ -35,6 +36,11 @@ _SMALLEST = 1e-4  # deviations of the vectors: smaller distances are rounding
 _N_DIFFERENCES, _PER_SCENE = 3000, 10
 _N_DENSE = 300
 _SCENES_AT_ONCE = 256
+_SCENES_PER_DIRECTION = 4  # of the fitted metric
+_MOST_OF_METRIC = 2000  # train scenes that it is fitted to
+_METRIC_ROUNDS = 4
+_CLOSE_PAIRS = 0.8  # of the closest pairs: other scenes have no copy
+_SHRINKAGE = 0.1  # of the scatter toward one of equal directions
 
 Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -52,16 +58,15 @@ def near_duplicate_note(
 
     `codes` (N, ..) say what each scene shows, `rows` the scenes of the splits. The layer with the
     most of them is counted, because a copy of a scene is one in every layer. `are_codes_rich`: two
-    scenes have seldom one code, so that those of rare codes are compared too.
+    scenes seldom have one code, so that the numbers of scenes by code show copies too.
     """
     ids = np.unique(codes.reshape(len(codes), -1), axis=0, return_inverse=True)[1].reshape(-1)
     counts = [(0, 0)]
     for layer in layers.values():
         draw = np.random.default_rng(0)
-        numbers = _count_frequent(layer, ids, rows, draw)
-        if are_codes_rich:
-            numbers += _count_rare(layer, ids, rows, draw)
-        counts.append((int(numbers[0]), int(numbers[1])))
+        counts.append(_count_close(layer, ids, rows, draw))
+        if are_codes_rich and _are_codes_copied(ids):
+            counts.append(_count_copied(layer, ids, rows, draw))
     most, n_compared = max(counts)
     if most < max(FEWEST_SCENES, SMALLEST_SHARE * n_compared):
         return ""
@@ -73,43 +78,52 @@ def near_duplicate_note(
     )
 
 
-def _count_frequent(
+def _count_close(
     layer: Representation, ids: Integers, rows: Mapping[str, Integers], draw: np.random.Generator
-) -> Integers:
-    """Return how many test scenes of frequent codes have a near-duplicate, and how many there are.
-
-    Both are of a sample if there are many.
-    """
+) -> tuple[int, int]:
+    """Return how many test scenes have a near-duplicate, of how many that are compared."""
     train, test = _compared_scenes(ids, rows["train"], rows["test"], draw)
     if not len(test):
-        return np.zeros(2, np.int64)
+        return 0, 0
     vectors = _mean_vectors(layer, train), _mean_vectors(layer, test)
-    return np.array([has_near_duplicate(*vectors, ids[train], ids[test]).sum(), len(test)])
+    return int(has_near_duplicate(*vectors, ids[train], ids[test]).sum()), len(test)
 
 
-def _count_rare(
-    layer: Representation, ids: Integers, rows: Mapping[str, Integers], draw: np.random.Generator
-) -> Integers:
-    """Return how many test scenes of rare codes have a near-duplicate, and how many there are.
+def _are_codes_copied(ids: Integers) -> bool:
+    """Test whether codes occur equally often too often for independent scenes (level 1e-4).
 
-    A near-duplicate has the same code and is much closer than all scenes of other codes.
+    If scenes are independent, of any distribution of codes, then the number of codes that occur k
+    times is a mixture of Poisson distributions, so that k! n_k is log-convex in k: n_k is at most
+    1 / (1 + 2 sqrt(k / (k + 1))) of n_(k-1) + n_k + n_(k+1). Four copies of each scene give n_4.
     """
-    frequent = np.flatnonzero(np.bincount(ids[rows["train"]], minlength=ids.max() + 1)
-                              >= FEWEST_SAME)  # fmt: skip
-    test = rows["test"][~np.isin(ids[rows["test"]], frequent)]
-    test = draw.permutation(test)[:_MOST_TEST]
+    spectrum = np.bincount(np.bincount(ids), minlength=3)
+    spectrum = np.append(spectrum, 0)
+    k = np.arange(2, len(spectrum) - 1)
+    around = spectrum[k - 1] + spectrum[k] + spectrum[k + 1]
+    largest = 1 / (1 + 2 * np.sqrt(k / (k + 1)))
+    chance = np.asarray(binom.sf(spectrum[k] - 1, around, largest), np.float64)
+    return bool(chance.min() < 1e-4 / len(k))
+
+
+def _count_copied(
+    layer: Representation, ids: Integers, rows: Mapping[str, Integers], draw: np.random.Generator
+) -> tuple[int, int]:
+    """Return how many test scenes are closest by far to a train scene of their code, of how many.
+
+    The distance is below `_NEAR` times that to all scenes of other codes.
+    """
+    test = draw.permutation(rows["test"])[:_MOST_TEST]
     train = draw.permutation(rows["train"][np.isin(ids[rows["train"]], ids[test])])[:_MOST_TRAIN]
     others = draw.permutation(np.setdiff1d(rows["train"], train))
     train = np.concatenate([train, others[: max(0, _MOST_OTHERS - len(train))]])
-    if not len(test) or len(np.unique(ids[train])) < 2:
-        return np.array([0, len(test)])
-    of_scale = []
+    by_metric = []
     for near, far in _scaled(_mean_vectors(layer, train), _mean_vectors(layer, test)):
         distances = np.sqrt(_squares(far, near))
         is_same = ids[test][:, None] == ids[train]
         closest = np.where(is_same, distances, np.inf).min(1)
-        of_scale.append((closest < _NEAR * np.where(is_same, np.inf, distances).min(1)).sum())
-    return np.array([max(of_scale, default=0), len(test)])
+        limit = _NEAR * np.where(is_same, np.inf, distances).min(1)
+        by_metric.append(int(np.count_nonzero((closest < limit) & np.isfinite(limit))))
+    return max(by_metric, default=0), len(test)
 
 
 def has_near_duplicate(
@@ -118,13 +132,15 @@ def has_near_duplicate(
     """Decide which test scenes (m,) have a near-duplicate among train scenes of their code.
 
     Vectors are (n, d) and (m, d), codes numbers (n,) and (m,); each code of test has `FEWEST_SAME`
-    train scenes, and there are two codes. Distances are taken of the columns as they are, and
-    divided by their deviations; the larger number counts.
+    train scenes, and there are two codes. Distances are taken of the columns as they are, divided
+    by their deviations, and in a metric that is fitted to close scenes; the largest number counts.
     """
-    of_scale = [
-        _decide(_Compared(*vectors, train_codes, test_codes)) for vectors in _scaled(train, test)
+    scaled = [*_scaled(train, test)]
+    fitted = [_in_fitted_metric(*scaled[-1], train_codes)] if scaled else []
+    by_metric = [
+        _decide(_Compared(*vectors, train_codes, test_codes)) for vectors in (*scaled, *fitted)
     ]
-    return max(of_scale, key=np.sum, default=np.zeros(len(test), np.bool_))
+    return max(by_metric, key=np.sum, default=np.zeros(len(test), np.bool_))
 
 
 def _scaled(train: Doubles, test: Doubles) -> Iterator[tuple[Doubles, Doubles]]:
@@ -139,6 +155,33 @@ def _scaled(train: Doubles, test: Doubles) -> Iterator[tuple[Doubles, Doubles]]:
             random = np.random.default_rng(0).normal(size=(near.shape[1], _MOST_COLUMNS))
             near, far = near @ random, far @ random
         yield near, far
+
+
+def _in_fitted_metric(near: Doubles, far: Doubles, codes: Integers) -> tuple[Doubles, Doubles]:
+    """Return centered vectors in the metric of differences between close train scenes of one code.
+
+    An augmentation may change few directions much, such as brightness. If close scenes are copies,
+    their differences have these directions, which the metric shrinks. It is fitted to the train
+    scenes `near` alone, so that it brings no test scene close to one of train by chance.
+    """
+    variances, directions = np.linalg.eigh(near.T @ near / len(near))
+    rank = min(len(near) // _SCENES_PER_DIRECTION, int((variances > 1e-12 * variances[-1]).sum()))
+    whitening = directions[:, -rank:] / np.sqrt(variances[-rank:])
+    near, far = near @ whitening, far @ whitening
+    some = np.random.default_rng(4).permutation(len(near))[:_MOST_OF_METRIC]
+    is_other = codes[some][:, None] != codes[some]
+    np.fill_diagonal(is_other, True)
+    for _ in range(_METRIC_ROUNDS):
+        squares = np.where(is_other, np.inf, _squares(near[some], near[some]))
+        pairs = np.argsort(squares.min(1))[: int(_CLOSE_PAIRS * len(some))]
+        differences = near[some[pairs]] - near[some[squares.argmin(1)[pairs]]]
+        scatter = differences.T @ differences / len(differences)
+        if np.trace(scatter) < _SMALLEST**2 * near.var(0).sum():
+            break
+        values, vectors = np.linalg.eigh(scatter)
+        shrinking = vectors / np.sqrt((1 - _SHRINKAGE) * values + _SHRINKAGE * values.mean())
+        near, far = near @ shrinking, far @ shrinking
+    return near, far
 
 
 # --- Scenes that are compared -------------------------------------------------------------------
@@ -164,12 +207,12 @@ def _compared_scenes(
 def _mean_vectors(layer: Representation, scenes: Integers) -> Doubles:
     """Return the vectors of scenes, float64 (n, d); of patch tokens their mean."""
     order = np.argsort(scenes)
-    rows = as_rows(layer.take(scenes[order]))
-    vectors = np.empty((len(scenes), rows.shape[-1]))
+    vectors = np.empty((len(scenes), layer.shape[-1]))
     for first in range(0, len(scenes), _SCENES_AT_ONCE):
-        block = rows.read(first, min(first + _SCENES_AT_ONCE, len(scenes)))
+        some = order[first : first + _SCENES_AT_ONCE]
+        block = whole(layer.take(scenes[some]))
         tokens = block.reshape(len(block), -1, block.shape[-1])
-        vectors[order[first : first + len(block)]] = tokens.mean(1, dtype=np.float64)
+        vectors[some] = tokens.mean(1, dtype=np.float64)
     return vectors
 
 
