@@ -210,14 +210,6 @@ def scales_of_scenes(codes: Integers, draw: Any) -> Doubles:
     return np.exp(2 * draw.normal(size=(len(codes), 1))) * draw.normal(size=(len(codes), 64))
 
 
-def dense_core(codes: Integers, draw: Any) -> Doubles:
-    """A third of the scenes of each code are close to its center."""
-    scale = np.where(draw.random((len(codes), 1)) < 0.3, 0.01, 1.0)
-    return (
-        np.asarray(scale * draw.normal(size=(len(codes), 64))) + draw.normal(size=(24, 64))[codes]
-    )
-
-
 def curve(codes: Integers, draw: Any) -> Doubles:
     place = draw.uniform(size=(len(codes), 1))
     return np.sin(6 * place * draw.normal(size=(1, 64)) + draw.normal(size=(24, 64))[codes])
@@ -234,7 +226,7 @@ NO_COPIES: dict[str, Callable[..., Doubles]] = {
         make.__name__: make
         for make in (
             one_hot, one_hot_and_noise, sum_of_objects, clusters, clusters_and_code,
-            exact_clusters_and_code, heavy_tails, scales_of_scenes, dense_core, curve, surface_of_each_code,
+            exact_clusters_and_code, heavy_tails, scales_of_scenes, curve, surface_of_each_code,
         )
     },
 }  # fmt: skip
@@ -260,6 +252,16 @@ def test_layouts_that_occur_again_are_no_copies(n_layouts: int) -> None:
         layers = {"": Representation(z.astype(np.float32), "here", "Z")}
         segments = draw.integers(0, 5, (n_layouts, 16))[layouts]
         assert not near_duplicate_note(layers, segments, rows, are_codes_rich=True)
+
+
+def test_scenes_close_to_the_center_of_their_code_are_no_copies() -> None:
+    """A third of the scenes of each code are there; the others have much more noise."""
+    for seed in range(3):
+        draw = np.random.default_rng(seed)
+        codes = draw.integers(0, 24, 600)
+        scale = np.where(draw.random((600, 1)) < 0.3, 0.01, 1.0)
+        z = scale * draw.normal(size=(600, 64)) + draw.normal(size=(24, 64))[codes]
+        assert not note_of(z, codes, seed)
 
 
 def test_scenes_of_one_code_have_no_near_duplicates() -> None:
