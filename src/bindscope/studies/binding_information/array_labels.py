@@ -39,7 +39,8 @@ class Labels:
     `objects` are uint8 (N, K), `features` (N, n); `sizes` those of the feature groups. By split,
     `anchors` are prior log-odds of its scenes, in the order of `rows`, and their count bits.
     `prior` are entropies of the test split (a row of `priors.entropies`), `notes` what contradicts
-    the prior or is not encoded, in sentences, `groups` labels (N,) of near-duplicates.
+    the prior or is not encoded, in sentences, `groups` labels (N,) of near-duplicates, `flags`
+    those of all rows.
     """
 
     objects: Bits
@@ -50,6 +51,7 @@ class Labels:
     rows: Mapping[str, Integers]
     notes: tuple[str, ...] = ()
     groups: Integers | None = None
+    flags: tuple[str, ...] = ()
 
 
 def read_labels(

@@ -23,6 +23,7 @@ import numpy as np
 from bindscope.core.files import canonical_json, sha256
 from bindscope.studies.binding_information.flags import (
     BAD_ENDS,
+    NO_BOUND,
     above_prior,
     flag_list,
     flag_text,
@@ -158,7 +159,7 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
     keys = [[c.row["spec_key"], c.row["code_key"]] for c in candidates]
     preferred = won["chained_object"] or won["object"] or candidates[0]
     flags = {flag for part in used if (winner := won[part]) for flag in winner.flags(part)}
-    flags |= {"assumed_prior"} & set(flag_list(first["flags"]))
+    flags |= {*NO_BOUND} & set(flag_list(first["flags"]))
     row |= {
         "feature_probe": (won["chained_feature"] or preferred).row["feature_probe"],
         "protocol": preferred.row["protocol"],

@@ -79,7 +79,8 @@ def _repeated(labels: Labels) -> str:
         return ""
     return (
         f"{100 * repeated.mean():.0f} % of the test scenes have an object code that train scenes "
-        f"have too; under the declared distribution it would be {100 * expected.mean():.0f} %."
+        f"have too; under the declared distribution it would be {100 * expected.mean():.0f} %. If "
+        "these are copies of a scene, give them the same label in `groups`."
     )
 
 

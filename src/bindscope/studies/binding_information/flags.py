@@ -19,12 +19,15 @@ FLAGS: Final = {
     "from the train split and likely too high, so that a difference from them is no lower bound",
     "collapsed": "a probe of the row gives the same answer to every scene",
     "diverged": "a probe of the row predicts worse after it was fitted than before",
+    "near_duplicates": "test scenes have near-duplicates in train, which probes can memorize, so "
+    "that no number is a bound",
     "not_converged": "fitting a probe of the row longer would still lower its validation loss",
     "prior": "the validation scenes prefer the distribution of the scenes alone to any mixture "
     "with a probe of the row; the bound on that part is 0",
 }
 # Flags of a fit that did not end well: such a part is taken only where there is no other.
 BAD_ENDS: Final = ("collapsed", "diverged", "not_converged")
+NO_BOUND: Final = ("assumed_prior", "near_duplicates")  # of all rows of a dataset, if of one
 UNUSABLE: Final = ("above_truth", *BAD_ENDS)  # such a row is not quoted
 STATUSES: Final = {
     "ok": "measured",
@@ -44,6 +47,11 @@ def flag_list(flags: str) -> list[str]:
 def flag_text(flags: Iterable[str]) -> str:
     """Return the text of the column `flags`: sorted, once each, joined by `;`."""
     return ";".join(sorted(set(flags)))
+
+
+def is_bound(flags: str) -> bool:
+    """Return whether the numbers of a row are lower bounds, by its flags."""
+    return not {*NO_BOUND} & {*flag_list(flags)}
 
 
 def unusable(flags: str) -> tuple[str, ...]:

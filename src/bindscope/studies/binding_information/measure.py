@@ -7,6 +7,7 @@ fitted by `fit.run_fit`, and `fit.fit_row` makes the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from bindscope.arrays.inputs import (
     read_probe,
     train_val_test,
 )
+from bindscope.arrays.near_duplicates import near_duplicate_note
 from bindscope.arrays.result import Result
 from bindscope.config.base import Model
 from bindscope.core.errors import InputError
@@ -114,8 +116,10 @@ def binding_information(
     """
     layers = read_layers(Z, WHERE, "Z", centered=True)
     rows = train_val_test(_n_scenes(layers), split, groups, random_state, WHERE, FEWEST_SCENES)
+    of_model = dict(layers)
     layers |= _baselines(images, layers)
     labels = checked(read_labels(objects, space, rows, notes_of_layers(layers), scenes, groups))
+    labels = _without_near_duplicates(labels, of_model)
     return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
 
 
@@ -141,6 +145,16 @@ def _baselines(images: Any, layers: dict[str, Representation]) -> dict[str, Repr
             "call it otherwise: baselines of `images` have such names",
         )  # fmt: skip
     return {} if images is None else read_baselines(images, _n_scenes(layers), WHERE)
+
+
+def _without_near_duplicates(labels: Labels, layers: Mapping[str, Representation]) -> Labels:
+    """Flag all rows if test scenes have near-duplicates in train, unless there are groups."""
+    if labels.groups is not None:
+        return labels
+    if not (note := near_duplicate_note(layers, labels.objects, labels.rows)):
+        return labels
+    note += " No number is a bound (flag near_duplicates)."
+    return replace(labels, notes=(note, *labels.notes), flags=("near_duplicates",))
 
 
 def _measured(
@@ -197,8 +211,8 @@ def _fitted(
     with on_threads(probe.threads):
         (result,) = run_fit(probe, data, [random_state], control)
     row = fit_row(result, data, labels.prior, names, probe, Information())
-    if labels.prior["method"] != "exact":
-        row["flags"] = flag_text([*flag_list(row["flags"]), "assumed_prior"])
+    assumed = ("assumed_prior",) if labels.prior["method"] != "exact" else ()
+    row["flags"] = flag_text([*flag_list(row["flags"]), *labels.flags, *assumed])
     return row
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from bindscope.arrays.near_duplicates import DUPLICATES_REASON
 from bindscope.arrays.result import Result, Row, Summary, View, claims_line
 from bindscope.figures.style import (
     legend_below,
@@ -24,7 +25,12 @@ from bindscope.studies.binding_information.array_baselines import PREFIX
 from bindscope.studies.binding_information.array_labels import ARRAYS
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
-from bindscope.studies.binding_information.flags import FLAGS, flag_list, unusable
+from bindscope.studies.binding_information.flags import (
+    FLAGS,
+    flag_list,
+    is_bound,
+    unusable,
+)
 from bindscope.studies.binding_information.names import COLORS, WORDS
 from bindscope.studies.binding_information.quantities import (
     CHAIN,
@@ -103,8 +109,13 @@ def rows_of_run(table: pd.DataFrame) -> pd.DataFrame:
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
     rows = rows_of_run(table)
+    duplicates = table["flags"].map(flag_list).map(lambda flags: "near_duplicates" in flags).any()
     return [
-        replace(effect, where=effect.where.removeprefix(f"{ARRAYS}, "))
+        replace(
+            effect,
+            where=effect.where.removeprefix(f"{ARRAYS}, "),
+            reason=DUPLICATES_REASON if duplicates else effect.reason,
+        )
         for effect in effects(rows, quotes(rows))
     ]
 
@@ -116,8 +127,8 @@ def summarize(result: Result) -> Summary:
     baseline = _is_baseline(best)
     ordered = pd.concat([best[~baseline], best[baseline]])
     rows: list[Record] = [*ordered.to_dict("records")]
-    is_bound = not table["flags"].str.contains("assumed_prior").any()
-    sign = "≥" if is_bound else "~"
+    are_bounds = table["flags"].map(is_bound).all()
+    sign = "≥" if are_bounds else "~"
     parts = [part for part in parts_of(rows[0]) if rows[0][part.entropy] > SMALLEST_BITS]
     lines = []
     for row in rows:
@@ -126,7 +137,7 @@ def summarize(result: Result) -> Summary:
         for part in (WHOLE, *parts):
             cells[f"{WORDS[part]}, of {number(row[part.entropy])}"] = _bits(row, part, sign)
         lines.append({**cells, "flags": ", ".join(_flags_of(row, parts))})
-    kind = "lower bounds" if is_bound else "estimates"
+    kind = "lower bounds" if are_bounds else "estimates"
     heading = (
         f"Binding information: bits that probes decode in {rows[0]['n_test']:,} test scenes "
         f"({kind}, 95 % CI over scenes)"
@@ -138,7 +149,7 @@ def summarize(result: Result) -> Summary:
         f"{number(quoted[parts[-1].entropy])} bits (which value belongs to which object).",
         claims_line(result.claims),
     ]
-    if not is_bound:
+    if table["flags"].map(flag_list).map(lambda flags: "assumed_prior" in flags).any():
         closing.append(
             "The scene distribution is unknown: no number is a bound (flag assumed_prior)."
         )
@@ -186,8 +197,8 @@ def draw(table: pd.DataFrame) -> Figure:
             start += width
     axes.invert_yaxis()
     axes.set_yticks(range(len(records)), [*map(_tick, records)])
-    is_bound = not table["flags"].str.contains("assumed_prior").any()
-    axes.set_xlabel("bits (lower bounds)" if is_bound else "bits (estimates)")
+    are_bounds = table["flags"].map(is_bound).all()
+    axes.set_xlabel("bits (lower bounds)" if are_bounds else "bits (estimates)")
     reference_line(axes, float(records[0]["h_object_bits"]), "H(O)", vertical=True)
     values_along_x(axes)
     patches = [Patch(color=COLORS[part], label=WORDS[part]) for part in parts]

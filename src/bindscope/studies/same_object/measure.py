@@ -24,6 +24,7 @@ from bindscope.arrays.inputs import (
     to_array,
     train_val_test,
 )
+from bindscope.arrays.near_duplicates import near_duplicate_note
 from bindscope.arrays.result import Result
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
@@ -103,10 +104,16 @@ def same_object(
     samples = draw_samples(labels, grid, index, PatchSampling(seed=random_state))
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
     rows = _measured(used, layers, samples, random_state)
-    notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
+    duplicates = "" if groups is not None else near_duplicate_note(
+        layers, labels.instances, index, are_codes_rich=True
+    )  # fmt: skip
+    if duplicates:
+        rows = _flagged(rows)
+    notes = [f"{duplicates} No claim is tested."] if duplicates else []
     if classes is None and any(probe.family == "class_position" for probe in used):
-        notes = (_BLIND, *notes)
-    return Result(_without_classes(rows) if classes is None else rows, _VIEW, notes)
+        notes.append(_BLIND)
+    notes += _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
+    return Result(_without_classes(rows) if classes is None else rows, _VIEW, tuple(notes))
 
 
 def _read(patches: Any) -> tuple[dict[str, Representation], int, int]:
@@ -153,6 +160,17 @@ def _measured(
     add_leads([(result.row, result.of_images.astype(np.float64)) for result in results])
     strata = tuple(row for result in results for row in result.strata)
     return {"same_object": tuple(result.row for result in results), "same_object_strata": strata}
+
+
+def _flagged(
+    rows: Mapping[str, tuple[dict[str, Any], ...]],
+) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Add the flag `near_duplicates` to the rows of fits."""
+    fits = [
+        {**row, "flags": ";".join(sorted({*row["flags"].split(";"), "near_duplicates"} - {""}))}
+        for row in rows["same_object"]
+    ]
+    return {**rows, "same_object": tuple(fits)}
 
 
 def _without_classes(

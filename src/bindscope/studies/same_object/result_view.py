@@ -9,6 +9,7 @@ from typing import Any, Final
 import pandas as pd
 from matplotlib.figure import Figure
 
+from bindscope.arrays.near_duplicates import DUPLICATES_REASON
 from bindscope.arrays.result import Result, Row, Summary, View, claims_line
 from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
@@ -74,10 +75,17 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
         dataset=ARRAYS, group=model, model=model, n_layers=float("nan"),
         layer=reads_none.map({True: NO_MODEL, False: "0"}),
     )  # fmt: skip
+    duplicates = table["flags"].str.contains("near_duplicates").any()
     effects = []
     for effect in probe_effects(rows):
         name = effect.where.removesuffix(f" on {ARRAYS}, layer 0")
-        effects.append(replace(effect, where=f"layer {name}" if name else "patches"))
+        effects.append(
+            replace(
+                effect,
+                where=f"layer {name}" if name else "patches",
+                reason=DUPLICATES_REASON if duplicates else effect.reason,
+            )
+        )
     return effects
 
 

@@ -38,7 +38,7 @@ from bindscope.tables.schema import (
     table_of,
 )
 
-FLAGS = ("diverged", "not_converged")
+FLAGS = ("diverged", "near_duplicates", "not_converged")
 _METRICS = "`studies.same_object.scores`"
 _FIT = "`studies.same_object.scorers`"
 _SAMPLES = "`patch_samples`"
