@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,12 @@ from jobs_by_hand import ROOT
 from bindscope.config.loading import load_file
 from bindscope.core.digests import write_digests
 from bindscope.core.graph import Graph, Product
-from bindscope.core.provenance import correct_records, record_path, staleness
+from bindscope.core.provenance import (
+    correct_records,
+    end_future_times,
+    record_path,
+    staleness,
+)
 from bindscope.studies.build import build
 
 OTHER = {"spec_key": "0" * 64, "code_key": "other:code"}
@@ -82,3 +89,15 @@ def test_a_folder_that_may_not_be_written_is_left_alone(
 
     monkeypatch.setattr("bindscope.core.provenance.write_json", refuse)
     correct_records(graph)
+
+
+def test_times_in_the_future_end(graph: Graph) -> None:
+    """Snakemake deletes what is made of such a file: it is older than its input."""
+    product = graph.select("report")[0]
+    make(product, {})
+    before = Path(product.path()).stat().st_mtime
+    assert end_future_times(graph) == 0
+    assert Path(product.path()).stat().st_mtime == before
+    os.utime(product.path(), (time.time() + 1e6, time.time() + 1e6))
+    assert end_future_times(graph) == 1
+    assert Path(product.path()).stat().st_mtime <= time.time()

@@ -14,7 +14,7 @@ from bindscope.commands.phases import show_run
 from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher, warm_executable
-from bindscope.core.provenance import correct_records
+from bindscope.core.provenance import correct_records, end_future_times
 from bindscope.studies.build import (
     all_steps,
     captions,
@@ -48,6 +48,8 @@ name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
 if workflow.is_main_process:
+    if n := end_future_times(graph):
+        print(f"{n} files had a time in the future; it is now.", file=sys.stderr)
     correct_records(graph)
 # Templates of Snakemake's own report read the configuration.
 config["captions"] = captions()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import time
 from base64 import urlsafe_b64encode
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +20,12 @@ from typing import Any, Final
 from bindscope.core.digests import read_keys
 from bindscope.core.files import write_json
 from bindscope.core.graph import Graph, Product
+from bindscope.core.keys import CLONE
 
 RECORDS: Final = Path(".snakemake/metadata")
 LONGEST: Final = 254  # characters of a record's name; of a longer one, the first parts are folders
 FORMAT: Final = 6  # of Snakemake's records
+TOLERANCE_S: Final = 2.0  # by which the clock of a file server may differ
 
 
 def staleness(product: Product) -> str:
@@ -60,6 +64,26 @@ def _correct(product: Product, path: str, reason: str) -> None:
         write_json(place, {**record, "record_format_version": FORMAT, "params": [repr(reason)]})
     elif texts and not agrees and not reason and Path(path).exists():
         place.unlink(missing_ok=True)
+
+
+def end_future_times(graph: Graph) -> int:
+    """Set files with a time in the future to now; return how many there were.
+
+    They come from a clock that was wrong, or is. Snakemake would delete what a job makes of them:
+    it is older than its input.
+    """
+    paths = {
+        CLONE / path for product in graph.products.values() for path in product.resources.values()
+    }
+    for product in graph.products.values():
+        paths |= {Path(product.path(output)) for output in product.step.outputs}
+    now, n = time.time(), 0
+    for path in paths:
+        with suppress(FileNotFoundError, PermissionError):
+            if path.stat().st_mtime > now + TOLERANCE_S:
+                os.utime(path)
+                n += 1
+    return n
 
 
 def record_path(path: str) -> Path:
