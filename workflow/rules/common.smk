@@ -42,6 +42,16 @@ def checked_graph():
         raise SystemExit(f"\n{error}") from None
 
 
+def refuse_braces(*folders):
+    """Snakemake takes what stands in braces in a path for a name, and would end in a traceback."""
+    for folder in filter(lambda folder: {*"{}"} & {*str(folder)}, folders):
+        raise SystemExit(
+            f"\n{folder}: Snakemake cannot run in a folder with braces in its path\n"
+            "  remedy: rename it"
+        )
+
+
+refuse_braces(workflow.basedir, Path.cwd())
 give_jobs_path(SOURCE)
 sys.executable = warm_executable()  # with which Snakemake starts scripts
 name_launcher()

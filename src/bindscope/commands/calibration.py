@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from bindscope.core.errors import StoreError
 from bindscope.core.files import write_json
 from bindscope.core.work import REFERENCE, Machine
 
@@ -25,8 +27,9 @@ def this_machine() -> Machine:
     """Return this machine's rates; they are measured where no earlier call has left them."""
     if (machine := stored()) is None:
         machine = measure()
-        RECORD.parent.mkdir(exist_ok=True)
-        write_json(RECORD, asdict(machine))
+        with suppress(OSError, StoreError):  # a user who may only read measures each time
+            RECORD.parent.mkdir(exist_ok=True)
+            write_json(RECORD, asdict(machine))
     return machine
 
 

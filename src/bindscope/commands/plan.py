@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +31,31 @@ _REASONS = (
 def dry_run(configfile: str) -> str:
     """Return what a dry run shows: `explain` of its jobs, or that there is nothing to be done."""
     command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--configfile", configfile]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with _writable_folder() as folder:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     if done.returncode:
         output = (done.stderr or done.stdout).strip()  # without a Snakefile: in stdout
         raise BindscopeError(configfile, f"the dry run failed:\n{output}", " ".join(command[2:]))
     return NOTHING if NOTHING in done.stdout.lower() else done.stdout.strip("\n")
+
+
+@contextmanager
+def _writable_folder() -> Iterator[Path]:
+    """Yield this folder; where its user may only read, one with links to all that is here.
+
+    Snakemake makes folders of its own also for a dry run. It needs no records of earlier runs:
+    products say themselves what made them (`core.provenance`).
+    """
+    here = Path.cwd()
+    records = here / ".snakemake"
+    if os.access(records if records.exists() else here, os.W_OK):
+        yield here
+        return
+    with tempfile.TemporaryDirectory(prefix="bindscope-plan-") as folder:
+        for path in here.iterdir():
+            if path != records:
+                Path(folder, path.name).symlink_to(path)
+        yield Path(folder)
 
 
 def explain(graph: Graph, jobs: Iterable[tuple[str, Sequence[str], str]]) -> str:

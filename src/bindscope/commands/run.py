@@ -26,6 +26,7 @@ from bindscope.commands.lock import claimed, is_locked, refuse_second
 from bindscope.commands.warm import is_possible, warm_interpreter
 from bindscope.config.composition import join_names, read_configuration
 from bindscope.core.errors import BindscopeError
+from bindscope.core.files import cache_home
 from bindscope.core.graph import Product
 from bindscope.core.job import INTERPRETER
 from bindscope.core.work import REFERENCE
@@ -40,6 +41,7 @@ DRY = {"-n", "--dry-run", "--dryrun"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the pipeline of the current folder; returns Snakemake's exit code."""
     options = sys.argv[1:] if arguments is None else list(arguments)
+    os.environ.setdefault("XDG_CACHE_HOME", str(cache_home()))  # Snakemake must write one
     try:
         refuse_second(Path.cwd())
         if options == ["--check"]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json, sha256, write_atomic
 
 # Statements that define nothing: loops, conditions, calls. They belong to every definition.
@@ -55,7 +57,8 @@ def _cache_file(root: Path = Path()) -> Path:
 def save_cache(root: Path = Path()) -> None:
     """Keep the parsed modules, by content, where Snakemake keeps its own records of a clone."""
     if _cache_file(root).parent.is_dir():
-        write_atomic(_cache_file(root), canonical_json(_cache()))
+        with suppress(StoreError):  # a user who may only read does without
+            write_atomic(_cache_file(root), canonical_json(_cache()))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import hashlib
@@ -26,7 +27,22 @@ def cache_folder() -> Path:
     """Return where notes on large files are kept, outside clones; `BINDSCOPE_CACHE` moves it."""
     if folder := os.environ.get(CACHE):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bindscope"
+    return cache_home() / "bindscope"
+
+
+def cache_home() -> Path:
+    """Return where this user's caches are; in Snakemake's folder where there is no home to write.
+
+    A cluster's node may have no home folder, and a container no name for its user.
+    """
+    if folder := os.environ.get("XDG_CACHE_HOME"):
+        return Path(folder)
+    with contextlib.suppress(RuntimeError):  # no home
+        home = Path.home()
+        at = home / ".cache" if (home / ".cache").is_dir() else home
+        if os.access(at, os.W_OK | os.X_OK):
+            return home / ".cache"
+    return Path(".snakemake/cache").absolute()
 
 
 def canonical_json(value: Any) -> str:
