@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pydantic import TypeAdapter
 
@@ -55,7 +56,7 @@ _PROBES: Mapping[str, Mapping[str, Any]] = {
 def splits(planted: Planted, seed: int, *, uneven: bool = False) -> list[PairData]:
     """Draw train, validation and test with planted tokens."""
     drawn, layouts = [], None
-    few = labels(planted.n_layouts, seed, len(IMAGES), uneven=uneven)
+    few = _layouts(planted.n_layouts, seed, uneven)
     for i, n in enumerate(IMAGES.values()):
         sample = labels(n, seed, i, uneven=uneven)
         if planted.n_layouts:
@@ -67,6 +68,13 @@ def splits(planted: Planted, seed: int, *, uneven: bool = False) -> list[PairDat
         )
         drawn.append(replace(data, tokens=ArrayRows(tokens)))
     return drawn
+
+
+def _layouts(n: int, seed: int, uneven: bool) -> dict[str, npt.NDArray[np.int16]]:
+    """Draw layouts of objects of two classes at least."""
+    drawn = labels(10 * n, seed, len(IMAGES), uneven=uneven)
+    several = np.array([len(np.unique(of_image)) > 1 for of_image in drawn["classes"]], bool)
+    return {name: values[several][:n] for name, values in drawn.items()}
 
 
 def effects(
