@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,6 @@ def test_who_may_only_read_plans_in_a_folder_of_links(
     with _writable_folder() as folder:
         assert folder != tmp_path
         assert {path.name for path in folder.iterdir()} == {"results", "Snakefile"}
-        assert all(os.path.samefile(path, tmp_path / path.name) for path in folder.iterdir())
+        assert all(path.samefile(tmp_path / path.name) for path in folder.iterdir())
     assert not folder.exists()
     assert (tmp_path / "results").is_dir()

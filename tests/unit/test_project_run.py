@@ -333,33 +333,55 @@ rule last:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.workflow
-@pytest.mark.parametrize("victim", ["all", "Snakemake"])
-def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None:
+START = [sys.executable, "-m", "bindscope.commands.run", "--cores", "1"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+
+def started(clone: Path) -> subprocess.Popen[str]:
+    """Start a run in a clone, and wait for its first job."""
     (clone / "Snakefile").write_text(TOY)
     profile = clone / "profiles/default/profile.yaml"
     profile.parent.mkdir(parents=True)
     profile.write_text("rerun-incomplete: true\n")
-    start = [sys.executable, "-m", "bindscope.commands.run", "--cores", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    first = subprocess.Popen(start, cwd=clone, env=environment, start_new_session=True)
+    first = subprocess.Popen(
+        START, cwd=clone, env=ENVIRONMENT, start_new_session=True, text=True, stderr=subprocess.PIPE
+    )
     deadline = time.monotonic() + 60
     while not (clone / "pid").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
+    return first
+
+
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_a_run_that_is_terminated_ends_its_jobs_and_names_the_signal(clone: Path) -> None:
+    first = started(clone)
+    first.terminate()
+    message = first.communicate()[1]
+    assert first.returncode == 1
+    assert "The run was killed (SIGTERM). What is done is kept" in message
+    assert not list((clone / ".snakemake/locks").glob("*"))
+    assert not (clone / locking.RECORD).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.workflow
+@pytest.mark.parametrize("victim", ["all", "Snakemake"])
+def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None:
+    first = started(clone)
     if victim == "all":
         os.killpg(first.pid, signal.SIGKILL)
     else:
         below = psutil.Process(first.pid).children()  # the interpreter for jobs, and Snakemake
         next(child for child in below if "snakemake" in child.cmdline()).kill()
-    first.wait()
+    first.communicate()
     locks = clone / ".snakemake/locks"
     assert list(locks.iterdir())
     starter = locking.Starter.read(clone)
     assert starter is not None
     assert (starter.host, starter.pid) == (socket.gethostname(), first.pid)
     again = subprocess.run(
-        start, cwd=clone, env=environment, capture_output=True, text=True, timeout=100
+        START, cwd=clone, env=ENVIRONMENT, capture_output=True, text=True, timeout=100
     )
     assert again.returncode == 0, again.stderr
     assert "A killed run left its lock; removing it." in again.stdout

@@ -55,6 +55,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+_terminated: list[int] = []
+
+
+def pass_on(number: int, _: object) -> None:
+    """Tell the Snakemake below this process to end its jobs and remove its lock, then wait for it.
+
+    A batch system or `kill` sends a signal to this process alone.
+    """
+    _terminated.append(number)
+    for child in psutil.Process().children():
+        if "snakemake" in child.cmdline():
+            child.terminate()
+
+
 def run(root: Path, arguments: Sequence[str]) -> int:
     """Run Snakemake in a clone where no other run is at work, and return its exit code.
 
@@ -89,10 +103,11 @@ def run(root: Path, arguments: Sequence[str]) -> int:
         )
     if lost and not code:
         return 1
-    if code < 0:  # it was killed, and could say nothing
+    ended_by = signal.SIGTERM if _terminated else -code
+    if code and ended_by > 0:  # it was killed, and could say nothing
         print(
-            f"\nThe run was killed ({signal.Signals(-code).name}). What is done is kept: the same "
-            "command continues from there. Logs of jobs: results/logs",
+            f"\nThe run was killed ({signal.Signals(ended_by).name}). What is done is kept: the "
+            "same command continues from there. Logs of jobs: results/logs",
             file=sys.stderr,
         )
     elif dry and not code:
@@ -234,4 +249,5 @@ def unlock(root: Path, command: Sequence[str]) -> None:
 if __name__ == "__main__":
     # Ctrl-C reaches Snakemake too, which ends its jobs and removes its lock: wait for it.
     signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, pass_on)
     sys.exit(main())
