@@ -34,6 +34,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 from harness import Clone, warm_python
 
+from bindscope.core.digests import KEYS, read_keys, write_digests
 from bindscope.core.files import is_alive
 
 HERE = Path(__file__).parent
@@ -191,6 +192,25 @@ def lose_records(number: int, clone: Clone, chance: random.Random) -> tuple[str,
     return ".snakemake", ""
 
 
+def bring_foreign(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
+    """Put a sound product of other code, or of another configuration, in the place of one.
+
+    As if an older folder had been restored, or a clone that shares the results had run. Half of the
+    time Snakemake's records are gone, too; else they speak of the product that was there.
+    """
+    places = sorted((clone.path / "results").rglob("*.sha256"))
+    place = places[number % len(places)]
+    lines = place.read_text().splitlines()[len(KEYS) :]
+    files = [place.parent / line.partition("  ")[2] for line in lines]
+    if files[0].suffix in (".jsonl", ".csv", ".html", ".svg"):
+        files[0].write_bytes(files[0].read_bytes() + b" ")
+    changed = chance.choice(KEYS)
+    write_digests(map(str, files), read_keys(place) | {changed: "0" * 64})
+    if chance.random() < 0.5:
+        shutil.rmtree(clone.path / ".snakemake")
+    return f"{place.relative_to(clone.path / 'results').parts[0]} of another {changed}", ""
+
+
 # --- runs that are disturbed ---------------------------------------------------------------------
 
 
@@ -295,6 +315,7 @@ DAMAGE: dict[str, Callable[[Path, random.Random], None]] = {
 FAULTS: dict[str, Callable[[int, Clone, random.Random], tuple[str, str]]] = {
     **{name: partial(damage, how) for name, how in DAMAGE.items()},
     "lost records": lose_records,
+    "foreign product": bring_foreign,
     "kill -9 of a job": partial(kill, "job", signal.SIGKILL),
     "kill -9 of Snakemake": partial(kill, "Snakemake", signal.SIGKILL),
     "kill -9 of all": partial(kill, "all", signal.SIGKILL),

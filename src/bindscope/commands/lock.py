@@ -21,6 +21,8 @@ from bindscope.core.files import is_alive, write_json
 # Who runs here. It is in the results: several clones may share them, and on a shared disk processes
 # of another machine cannot be seen.
 RECORD = Path("results/.bindscope-run.json")
+# Process of the `make run` whose Snakemake this is.
+CLAIMED_BY = "BINDSCOPE_CLAIMED_BY"
 
 
 @dataclass(frozen=True)
@@ -145,15 +147,17 @@ def claimed(root: Path) -> Iterator[None]:
     The record stays where Snakemake was killed alone: it says on which machine its lock was made.
     """
     claim(root)
+    os.environ[CLAIMED_BY] = str(os.getpid())  # for the Snakemake below
     try:
         yield
     finally:
+        del os.environ[CLAIMED_BY]
         if not is_locked(root):
             release(root)
 
 
 def claim(root: Path) -> None:
-    """Write down that this process runs in a folder; nothing where one above it has done so.
+    """Write down that this process runs in a folder; nothing where the one above it has done so.
 
     Raises
     ------
@@ -161,7 +165,7 @@ def claim(root: Path) -> None:
         If another run is at work in its results, or may be.
     """
     starter = Starter.read(root)
-    if starter and starter.is_here() and starter.pid in _above():
+    if starter and starter.is_here() and os.environ.get(CLAIMED_BY) == str(starter.pid):
         return
     refuse_shared(root)
     (root / RECORD).parent.mkdir(exist_ok=True)
