@@ -64,6 +64,33 @@ def test_the_optimum_is_that_of_scikit_learn(l2):
         assert torch.all(solution.w[rows:, k] == 0)  # bits that this head may not see
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_columns_with_a_curvature_of_their_own_end_at_the_same_optimum_sooner(dtype):
+    l2, tolerance = 1e-5, 1e-8
+    shared = regressions("object", dtype, noise=1.0)
+    with_room = replace(shared, room=2**30)
+    slow, fast = (
+        solve(each, l2, tolerance=tolerance, iterations=400) for each in (shared, with_room)
+    )
+    assert fast.iterations < slow.iterations
+    losses = [
+        shared.losses(w) + l2 / 2 * (shared.penalised * w.square()).sum(0) for w in (slow.w, fast.w)
+    ]
+    assert float((losses[0] - losses[1]).abs().max()) < 1e-6
+    assert torch.equal(fast.w * shared.mask(), fast.w)  # rows that a column does not use stay 0
+
+
+def test_where_memory_has_no_room_all_columns_share_one_curvature():
+    shared = regressions("object", noise=1.0)
+    p, c = shared.shape
+    too_small = replace(shared, room=8 * c * p * p // 4)
+    without = replace(shared, room=0)
+    assert torch.equal(*(solve(each, 1e-5, iterations=30).w for each in (too_small, without)))
+    objective = too_small.objective(1e-5, torch.arange(c))
+    objective.begin(torch.zeros(p, c, dtype=torch.float64))
+    assert not objective._has_room()
+
+
 def test_anchors_are_an_offset_of_the_optimum():
     """An offset that is itself linear in the inputs is taken back by the weights."""
     problem_ = regressions("object", noise=4.0)

@@ -5,7 +5,9 @@ logits l = offset + X w_c, over the leading rows of w_c that the column may use.
 advance together (`fitting.lbfgs`).  Two things make it fast: a line search costs no product, for
 logits are linear in the weights; the initial inverse Hessian is that of the mean curvature of the
 columns that are left, exact per column because columns use nested leading blocks of one Cholesky
-factor.  SciPy's L-BFGS takes 20 times as long or more, in as many more iterations.
+factor.  Where the ridge is weak, columns differ much in their curvature: what has not converged
+after some iterations goes on with an inverse Hessian of its own, of the scenes that have most of
+its curvature.  SciPy's L-BFGS takes 20 times as long or more, in as many more iterations.
 
 Where the design matrix does not fit in memory, logits are not kept: each trial of a line search is
 a pass over blocks of it, in the same two products.
@@ -26,6 +28,10 @@ from bindscope.fitting.lbfgs import Objective
 REFRESH = 20  # iterations after which the curvature is measured anew; more often takes as long
 ROWS = 4096  # scenes at a time of which the curvature takes another copy
 JITTER = 1e-6
+# Ridge from which columns get an inverse Hessian of their own, and after how many iterations: most
+# have converged by then, and where all columns are alike their mean does as well.
+OWN_RIDGE, OWN_AFTER = 1e-4, 8
+HEAVY = 0.95  # of a column's curvature that the scenes have from which its Hessian is measured
 
 # Of some scenes: design matrix x (n, p); sign (n, C), 1 where the label is 0 and -1 where it is 1;
 # and what is added to the logits, in nats, (n, C), or None.
@@ -40,12 +46,14 @@ class Regressions:
 
     `data` is one block, where all scenes are in memory, or what starts a pass over blocks of
     successive scenes, of which memory holds one at a time. Each column uses `rows` (C,) leading
-    rows of w; `penalised` (p, 1) is 1 for rows under the ridge, 0 for the bias.
+    rows of w; `penalised` (p, 1) is 1 for rows under the ridge, 0 for the bias. Where the inverse
+    Hessians of all columns do not fit into `room`, that of their mean serves all.
     """
 
     data: Block | Callable[[], Iterator[Block]]
     rows: Tensor
     penalised: Tensor
+    room: int = 0  # bytes that inverse Hessians of single columns may take
 
     @property
     def in_memory(self) -> bool:
@@ -106,15 +114,35 @@ class Regressions:
                 n += len(x)
         return total / n
 
+    def own_inverses(self, l2: float, x: Tensor, margins: Tensor, rows: Tensor) -> Tensor:
+        """Return the inverse Hessians (c, p, p) of columns at their margins (n, c).
+
+        `x` is the design matrix (n, p), `rows` (c,) how many rows each uses; others are 0. Each is
+        measured from the scenes that have `HEAVY` of the column's curvature.
+        """
+        inverses = x.new_zeros(margins.shape[1], x.shape[1], x.shape[1])
+        for c, k in enumerate(rows.tolist()):
+            sigma = margins[:, c].sigmoid()
+            curvature = sigma * (1 - sigma)
+            order = curvature.argsort(descending=True)
+            total = curvature[order].double().cumsum(0)
+            heavy = order[: int(torch.searchsorted(total, HEAVY * total[-1])) + 1]
+            some = x[heavy, :k]
+            hessian = some.t() @ (some * (curvature[heavy] / (HEAVY * len(x)))[:, None])
+            factor = self.factor(l2, hessian.double())
+            inverses[c, :k, :k] = factor.t() @ factor
+        return inverses
+
     def factor(self, l2: float, curvature: Tensor) -> Tensor:
-        """Return L^-1 (p, p), where L L' = curvature + l2.
+        """Return L^-1 (k, k), where L L' = curvature + l2, of the first k rows.
 
         The inverse of a leading block is L_k^-T L_k^-1 with L_k^-1 the leading block of L^-1, hence
         two products with a mask between them precondition all columns.
         """
         eye = torch.eye(len(curvature), dtype=torch.float64, device=curvature.device)
         size = 1 + curvature.diagonal().mean()
-        jitter, ridge, failed = JITTER * size, l2 * self.penalised.double(), True
+        penalised = self.penalised[: len(curvature)].double()
+        jitter, ridge, failed = JITTER * size, l2 * penalised, True
         while failed:
             cholesky, failed = torch.linalg.cholesky_ex(
                 curvature + eye * (ridge + jitter), check_errors=not jitter < size
@@ -198,15 +226,32 @@ class _Streamed(_Columns):
 class _HeldMargins(_Columns):
     """Margins are held: a trial takes no product."""
 
+    inverses: Tensor | None = None  # inverse Hessians of the columns that are left, (c, p, p)
+
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         self.measure(w)
         [(self.x, self.sign, self.margins)] = blocks = list(self.problem.margins(w, self.live))
         loss, slope = loss_and_slope(blocks)
         return loss, slope * self.mask
 
+    def measure(self, w: Tensor) -> None:
+        if self.inverses is None:
+            super().measure(w)
+
     def aim(self, w: Tensor, direction: Tensor) -> None:
         super().aim(w, direction)
+        if self.lines == OWN_AFTER and self.l2 <= OWN_RIDGE and self._has_room():
+            rows = self.problem.rows[self.live]
+            self.inverses = self.problem.own_inverses(self.l2, self.x, self.margins, rows)
         self.change = self.sign * (self.x @ direction)
+
+    def _has_room(self) -> bool:
+        return 4 * len(self.live) * self.x.shape[1] ** 2 <= self.problem.room
+
+    def precondition(self, g: Tensor) -> Tensor:
+        if self.inverses is None:
+            return super().precondition(g)
+        return torch.bmm(self.inverses, g.t()[:, :, None])[:, :, 0].t()
 
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
         here = torch.addcmul(self.margins, t, self.change)
@@ -220,10 +265,12 @@ class _HeldMargins(_Columns):
     def keep(self, index: Tensor) -> None:
         super().keep(index)
         self.sign, self.margins = self.sign[:, index], self.margins[:, index]
+        self.inverses = None if self.inverses is None else self.inverses[index]
 
     def state(self) -> dict[str, Tensor]:
-        return super().state() | {"margins": self.margins}
+        inverses = {} if self.inverses is None else {"inverses": self.inverses}
+        return super().state() | {"margins": self.margins} | inverses
 
     def resume(self, live: Tensor, state: dict[str, Tensor]) -> None:
         super().resume(live, state)
-        self.margins = state["margins"]
+        self.margins, self.inverses = state["margins"], state.get("inverses")

@@ -106,7 +106,7 @@ def fit(product: Product) -> Work:
     free, used = (sum(column) for column in zip(*numbers, strict=True))
     convex = probe.protocol == "converged"
     alone = probe.convex and convex
-    flops = elements = 0.0
+    flops = elements = inverses = 0.0
     python = 7e6
     if convex:
         path = _PATH if "index" in product.inputs else _NULL_PATH
@@ -115,7 +115,10 @@ def fit(product: Product) -> Work:
         path *= seeds if content["control"] != "none" else 1
         # Vectors that are wider than there are scenes are turned into the space of these.
         spaces = widths if read.patches else (min(vector, read.n["train"]),)
-        problems = (problem for space in spaces for problem in _problems(heads, space))
+        problems = [problem for space in spaces for problem in _problems(heads, space)]
+        room = probe.memory_mb * 2.0**20 / 2  # of inverse Hessians of single columns
+        sizes = (4.0 * n_columns * n_weights**2 for n_weights, n_columns in problems)
+        inverses = max((size for size in sizes if size <= room), default=0.0)
         for n_weights, n_columns in problems:
             flops += _descent(n_weights, n_columns, read.n["train"], path)
             elements += path * n_columns * (_TRIED * read.n["train"] + _MOVED * n_weights)
@@ -129,7 +132,8 @@ def fit(product: Product) -> Work:
     # The linear parts are fitted first, and what their descent holds goes before the next one.
     in_memory, history = _in_memory(probe, content, read, bits), _HISTORY * linear * convex
     descent = 0.0 if alone else _BESIDE + _descending(free, seeds, read.patches)
-    fitting = history if alone else max(history + 4.0 * free * seeds, descent)
+    linear_parts = history + inverses
+    fitting = linear_parts if alone else max(linear_parts + 4.0 * free * seeds, descent)
     on_gpu = content["device"] == "cuda"
     resampled = _resampled(content["information"]["bootstrap_samples"] * n_test)
     capacity = [name for name in ("hidden", "rank") if hasattr(probe, name)]

@@ -107,7 +107,7 @@ class Vectors:
     """
 
     def __init__(self, source: Source, memory: int, family: Family) -> None:
-        self.source, self.family = source, family
+        self.source, self.family, self.memory = source, family, memory
         self.basis: Tensor | None = None
         patches = not isinstance(source, VectorBatches) and bool(source.shape.tokens)
         self.batch = max(1, BLOCK // max(1, source.shape.tokens)) if patches else BLOCK
@@ -252,7 +252,7 @@ class HeadProblem:
         used = torch.tensor(rows, device=device)
         if self.split in self.vectors.held:
             [block] = self._blocks()
-            return Regressions(block, used, penalised)
+            return Regressions(block, used, penalised, self.vectors.memory // 2)
         return Regressions(self._blocks, used, penalised)
 
 
