@@ -208,7 +208,6 @@ def test_a_seed_is_fitted_to_the_same_once() -> None:
         ("datasets.0.space.groups.0.size", 10**12),
         ("models.0.training.steps", 10**12),
         ("models.0.architecture.n_layers", 10**6),
-        ("models.0.seed", 10**30),
         ("studies.binding_information.information", {"bootstrap_samples": 10**9}),
     ],
 )

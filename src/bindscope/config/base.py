@@ -35,7 +35,7 @@ ProbeName = Annotated[Slug, NameOf(("probes",))]
 # No count of a run is larger: a plan of 1e12 scenes alone would take more memory than there is.
 MOST = 10**9
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
-NonNegativeInt = Annotated[int, Field(ge=0, le=2**53)]  # seeds, too
+NonNegativeInt = Annotated[int, Field(ge=0)]  # seeds: of any size
 Resamples = Annotated[int, Field(ge=1, le=10**6)]
 Depth = Annotated[int, Field(ge=1, le=1000)]
 """Number of blocks of a model: `layers: all` reads each."""
