@@ -116,9 +116,7 @@ def fit(product: Product) -> Work:
         # Vectors that are wider than there are scenes are turned into the space of these.
         spaces = widths if read.patches else (min(vector, read.n["train"]),)
         problems = [problem for space in spaces for problem in _problems(heads, space)]
-        room = probe.memory_mb * 2.0**20 / 2  # of inverse Hessians of single columns
-        sizes = (4.0 * n_columns * n_weights**2 for n_weights, n_columns in problems)
-        inverses = max((size for size in sizes if size <= room), default=0.0)
+        inverses = _inverses(problems, probe.memory_mb)
         for n_weights, n_columns in problems:
             flops += _descent(n_weights, n_columns, read.n["train"], path)
             elements += path * n_columns * (_TRIED * read.n["train"] + _MOVED * n_weights)
@@ -205,6 +203,12 @@ def _descending(weights: float, seeds: int, shared: bool) -> float:
     gradient. Results hold weights, the best, a copy and the file.
     """
     return weights * max(8.0 * seeds + 20.0 * (seeds if shared else 1), 16.0 * seeds)
+
+
+def _inverses(problems: Sequence[tuple[int, int]], memory_mb: float) -> float:
+    """Return the bytes of inverse Hessians of single columns: half of the memory, at most."""
+    sizes = (4.0 * n_columns * n_weights**2 for n_weights, n_columns in problems)
+    return max((size for size in sizes if size <= memory_mb * 2.0**19), default=0.0)
 
 
 def _in_memory(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:

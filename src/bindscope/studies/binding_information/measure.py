@@ -92,8 +92,7 @@ def binding_information(
         The scenes' images, uint8 (N, H, W, 3), whose baselines are then measured (docs/arrays.md);
         names (N,) of the rows of `Z`, if `scene` of `objects` has names.
     groups, split
-        Labels (N,) of near-duplicates, split (70, 10 and 20 %) and resampled together; or `train`,
-        `val` or `test` for each scene (N,).
+        Labels (N,) of near-duplicates, split (70, 10, 20 %) and resampled together; or the split.
     control, random_state, device
         ``"shuffled_labels"``: at random; seed; where probes named by their family are fitted.
 
@@ -114,10 +113,9 @@ def binding_information(
     >>> bs.binding_information(data.arrays, data.objects, space=data.space).best["layer"]
     'pairs'
     """
-    layers = read_layers(Z, WHERE, "Z", centered=True)
-    rows = train_val_test(_n_scenes(layers), split, groups, random_state, WHERE, FEWEST_SCENES)
-    of_model = dict(layers)
-    layers |= _baselines(images, layers)
+    of_model = read_layers(Z, WHERE, "Z", centered=True)
+    rows = train_val_test(_n_scenes(of_model), split, groups, random_state, WHERE, FEWEST_SCENES)
+    layers = of_model | _baselines(images, of_model)
     labels = checked(read_labels(objects, space, rows, notes_of_layers(layers), scenes, groups))
     labels = _without_near_duplicates(labels, of_model)
     return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))

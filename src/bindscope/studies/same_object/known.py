@@ -17,6 +17,7 @@ patches predicts nothing from e.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,15 +79,7 @@ def planted_tokens(
     """
     n, m = instances.shape
     tokens = np.zeros((n, m, planted.dim))
-    cells = grid[0] * grid[1]
-    where = np.split(
-        np.arange(planted.dim),
-        np.cumsum([
-            planted.rank, planted.class_dims, planted.place_dims, planted.image_dims,
-            planted.class_place_dims, cells * bool(planted.cell), planted.layout_dims,
-            cells * planted.n_layouts * bool(planted.layout_cell),
-        ]),
-    )  # fmt: skip
+    where = _dimensions(planted, grid[0] * grid[1])
     for i in range(n):
         generator = rng(planted.seed, IMAGE, first + i)
         e = generator.standard_normal((int(instances.max()) + 1, planted.rank))
@@ -111,17 +104,9 @@ def planted_tokens(
         share = (instances[:, :, None] == instances[:, None, :]).mean((1, 2))
         parts = _cosines(share[:, None], rng(planted.seed, SHARE), 0, planted.image_dims)
         tokens[..., where[3]] = planted.image * parts[:, None]
-    numbers = (np.asarray(positions, np.int64) @ [grid[1], 1])[:, :, None]
-    if planted.cell:
-        tokens[..., where[5]] = _one_hot(numbers, cells, planted.cell)
-    if layouts is not None and planted.layout:
-        vectors = rng(planted.seed, LAYOUT).standard_normal(
-            (planted.n_layouts, planted.layout_dims)
-        )
-        tokens[..., where[6]] = planted.layout * vectors[layouts][:, None]
-    if layouts is not None and planted.layout_cell:
-        numbers = numbers + cells * layouts[:, None, None]
-        tokens[..., where[7]] = _one_hot(numbers, cells * planted.n_layouts, planted.layout_cell)
+    of_layouts = _layout_parts(positions, grid, planted, layouts)
+    for dims, part in zip(where[5:8], of_layouts, strict=True):
+        tokens[..., dims] = part
     if planted.rotated:
         normal = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
         tokens = tokens @ np.linalg.qr(normal)[0].T
@@ -129,6 +114,33 @@ def planted_tokens(
         noise = rng(planted.seed, IMAGE, first + i, 1).standard_normal(tokens[i].shape)
         tokens[i] += planted.noise * noise + planted.offset
     return tokens.astype(np.float32)
+
+
+def _dimensions(planted: Planted, cells: int) -> list[npt.NDArray[np.int64]]:
+    """Return the dimensions of each part, and those of what is left."""
+    sizes = (
+        planted.rank, planted.class_dims, planted.place_dims, planted.image_dims,
+        planted.class_place_dims, cells * bool(planted.cell), planted.layout_dims,
+        cells * planted.n_layouts * bool(planted.layout_cell),
+    )  # fmt: skip
+    return np.split(np.arange(planted.dim), np.cumsum(sizes))
+
+
+def _layout_parts(
+    positions: Array, grid: tuple[int, int], planted: Planted, layouts: Array | None
+) -> Iterator[npt.NDArray[np.float64] | float]:
+    """Yield o, l and o_l of each patch; 0 of what is not planted."""
+    cells = grid[0] * grid[1]
+    numbers = (np.asarray(positions, np.int64) @ [grid[1], 1])[:, :, None]
+    yield _one_hot(numbers, cells, planted.cell) if planted.cell else 0.0
+    if layouts is None:
+        yield from (0.0, 0.0)
+        return
+    shape = planted.n_layouts, planted.layout_dims
+    vectors = planted.layout * rng(planted.seed, LAYOUT).standard_normal(shape)
+    yield vectors[layouts][:, None]
+    numbers, n = numbers + cells * layouts[:, None, None], cells * planted.n_layouts
+    yield _one_hot(numbers, n, planted.layout_cell) if planted.layout_cell else 0.0
 
 
 def _class_parts(classes: Array, planted: Planted) -> npt.NDArray[np.float64]:

@@ -63,26 +63,23 @@ def same_object(
     ----------
     patches
         Patch tokens (N, T, d), row by row, without [CLS] and registers; or ``{layer: array}``.
-        NumPy, torch, what `numpy.asarray` reads; memory-mapped, Zarr and HDF5 are read in parts.
     segments
-        Ids of objects per patch, integers (N, T), or masks (N, H, W), of which a patch shows the
-        object with most of its pixels; (N, rows, columns) for grids that are not square. 0: none.
+        Ids of objects per patch, integers (N, T) or (N, rows, columns), or masks (N, H, W), of
+        which a patch shows the object with most of its pixels. 0: none.
     classes
-        A DataFrame with a row per object: `scene`, `segment` and `class`; or integers above 0 per
-        patch, (N, T).
+        A DataFrame of objects: `scene`, `segment`, `class`; or integers above 0 per patch, (N, T).
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "ranks": [8]}``).
     groups, split
-        Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %); or
-        `train`, `val` or `test` for each scene (N,).
+        Labels (N,) of near-duplicates, split together (70, 10, 20 %); or the split of each scene.
     random_state, device
-        Seed of the split, of the patches that are drawn (64 a scene) and of the probes; where
-        probes named by their family are fitted.
+        Seed of the split, of the drawn patches (64 a scene) and of the probes; where these are
+        fitted, if named by their family.
 
     Returns
     -------
     Result
-        A row per layer and probe, with the columns of docs/tables.md; shares of test pairs.
+        A row per layer and probe (docs/tables.md); shares of test pairs.
 
     Raises
     ------
@@ -104,16 +101,21 @@ def same_object(
     samples = draw_samples(labels, grid, index, PatchSampling(seed=random_state))
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
     rows = _measured(used, layers, samples, random_state)
-    duplicates = "" if groups is not None else near_duplicate_note(
-        layers, labels.instances, index, are_codes_rich=True
-    )  # fmt: skip
-    if duplicates:
-        rows = _flagged(rows)
-    notes = [f"{duplicates} No claim is tested."] if duplicates else []
-    if classes is None and any(probe.family == "class_position" for probe in used):
-        notes.append(_BLIND)
-    notes += _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
-    return Result(_without_classes(rows) if classes is None else rows, _VIEW, tuple(notes))
+    notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
+    if classes is None:
+        rows = _without_classes(rows)
+        notes = (*(_BLIND for p in used if p.family == "class_position"), *notes)
+    if groups is None and (copies := _note_copies(layers, labels, index)):
+        rows, notes = _flagged(rows), (copies, *notes)
+    return Result(rows, _VIEW, notes)
+
+
+def _note_copies(
+    layers: Mapping[str, Representation], labels: PatchLabels, index: Mapping[str, Integers]
+) -> str:
+    """Say that test scenes have near-duplicates in train; empty where few have any."""
+    note = near_duplicate_note(layers, labels.instances, index, are_codes_rich=True)
+    return f"{note} No claim is tested." if note else ""
 
 
 def _read(patches: Any) -> tuple[dict[str, Representation], int, int]:
