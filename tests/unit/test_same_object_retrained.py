@@ -109,7 +109,7 @@ def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
     assert (later.verdict, later.claim.unit, later.effect.resampled) == (
         "holds", "points", "test images",
     )  # fmt: skip
-    assert later.effect.n == 24
+    assert later.effect.n == 30
     assert verdicts["refitted-probe-without-subspace"].verdict == "holds"
     assert verdicts["loss-after-shuffle"].verdict == "not testable"  # one loss, no batches
 

@@ -73,13 +73,12 @@ def same_object(
     groups, split
         Labels (N,) of near-duplicates, split together (70, 10, 20 %); or the split of each scene.
     random_state, device
-        Seed of the split, of the drawn patches (64 a scene) and of the probes; where these are
-        fitted, if named by their family.
+        Seed of split, drawn patches (64 a scene) and probes; where probes of families are fitted.
 
     Returns
     -------
     Result
-        A row per layer and probe (docs/tables.md); shares of test pairs.
+        A row per layer and probe (docs/tables.md).
 
     Raises
     ------
@@ -90,8 +89,7 @@ def same_object(
     --------
     >>> import bindscope as bs
     >>> data = bs.example("clutter", n=100)
-    >>> result = bs.same_object(data.arrays, data.segments, probes=["quadratic", "position"])
-    >>> result.best["layer"]
+    >>> bs.same_object(data.arrays, data.segments, probes=["quadratic"]).best["layer"]
     'objects'
     """
     layers, n, n_patches = _read(patches)
