@@ -101,3 +101,27 @@ def test_times_in_the_future_end(graph: Graph) -> None:
     os.utime(product.path(), (time.time() + 1e6, time.time() + 1e6))
     assert end_future_times(graph) == 1
     assert Path(product.path()).stat().st_mtime <= time.time()
+
+
+def test_times_in_the_future_keep_their_order(graph: Graph) -> None:
+    """Else Snakemake takes some of these products for older than what they were made of."""
+    paths = [Path(product.path()) for product in list(graph.products.values())[:20]]
+    later = time.time() + 1e6
+    for i, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        os.utime(path, (later, later + i // 2))
+    end_future_times(graph)
+    times = [path.stat().st_mtime_ns for path in paths]
+    assert times == sorted(times)
+    assert len(set(times)) == 10
+    assert max(times) <= time.time_ns()
+
+
+def test_the_time_of_a_store_is_that_of_a_file_in_it(graph: Graph) -> None:
+    stamp = Path(graph.select("codes")[0].path("store"), ".snakemake_timestamp")
+    stamp.parent.mkdir(parents=True)
+    stamp.touch()
+    os.utime(stamp, (time.time() + 1e6, time.time() + 1e6))
+    end_future_times(graph)
+    assert stamp.stat().st_mtime <= time.time()

@@ -25,6 +25,7 @@ from bindscope.core.keys import CLONE
 RECORDS: Final = Path(".snakemake/metadata")
 LONGEST: Final = 254  # characters of a record's name; of a longer one, the first parts are folders
 FORMAT: Final = 6  # of Snakemake's records
+STORE_TIME: Final = ".snakemake_timestamp"
 TOLERANCE_S: Final = 2.0  # by which the clock of a file server may differ
 
 
@@ -70,19 +71,28 @@ def end_future_times(graph: Graph) -> int:
     """Set files with a time in the future to now; return how many there were.
 
     They come from a clock that was wrong, or is. Snakemake would delete what a job makes of them:
-    it is older than its input.
+    it is older than its input. Their order stays: it says what was made of what.
     """
     paths = {
         CLONE / path for product in graph.products.values() for path in product.resources.values()
     }
     for product in graph.products.values():
-        paths |= {Path(product.path(output)) for output in product.step.outputs}
-    now, n = time.time(), 0
+        for output in product.step.outputs:
+            # Snakemake takes the time of a store from a file in it.
+            paths |= {Path(product.path(output)), Path(product.path(output), STORE_TIME)}
+    now = time.time_ns()
+    times: dict[Path, int] = {}
     for path in paths:
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            if (modified := path.stat().st_mtime_ns) > now + TOLERANCE_S * 1e9:
+                times[path] = modified
+    ranks = {modified: i for i, modified in enumerate(sorted(set(times.values()), reverse=True))}
+    n = 0
+    for path, modified in times.items():
+        moved = now - ranks[modified] * 1000  # microseconds: file systems round less
         with suppress(FileNotFoundError, PermissionError):
-            if path.stat().st_mtime > now + TOLERANCE_S:
-                os.utime(path)
-                n += 1
+            os.utime(path, ns=(moved, moved))
+            n += path.name != STORE_TIME
     return n
 
 
