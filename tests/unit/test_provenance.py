@@ -11,7 +11,7 @@ import pytest
 from jobs_by_hand import ROOT
 
 from bindscope.config.loading import load_file
-from bindscope.core.digests import write_digests
+from bindscope.core.digests import digests_path, write_digests
 from bindscope.core.graph import Graph, Product
 from bindscope.core.provenance import (
     correct_records,
@@ -125,3 +125,15 @@ def test_the_time_of_a_store_is_that_of_a_file_in_it(graph: Graph) -> None:
     os.utime(stamp, (time.time() + 1e6, time.time() + 1e6))
     end_future_times(graph)
     assert stamp.stat().st_mtime <= time.time()
+
+
+def test_digests_that_cannot_be_read_are_none(graph: Graph) -> None:
+    product = graph.select("report")[0]
+    make(product, {})
+    digests = digests_path(product.path())
+    digests.unlink()
+    digests.mkdir()
+    assert staleness(product).startswith("not finished")
+    labels = graph.select("labels")[0]
+    Path("results/labels").write_text("no folder")
+    assert not staleness(labels)

@@ -152,30 +152,44 @@ def claimed(root: Path) -> Iterator[None]:
         yield
     finally:
         del os.environ[CLAIMED_BY]
-        if not is_locked(root):
+        starter = Starter.read(root)
+        if starter and starter.is_here() and not starter.lives() and not is_locked(root):
+            remove_record(root)  # of a Snakemake that was interrupted
+        elif not is_locked(root):
             release(root)
 
 
 def claim(root: Path) -> None:
-    """Write down that this process runs in a folder; nothing where the one above it has done so.
+    """Write down that this process runs in a folder.
+
+    A Snakemake below a `make run` takes the record over: it goes on where that one alone is killed.
 
     Raises
     ------
     BindscopeError
-        If another run is at work in its results, or may be.
+        If another run is at work in its results, or may be; StoreError if they cannot be written.
     """
     starter = Starter.read(root)
-    if starter and starter.is_here() and os.environ.get(CLAIMED_BY) == str(starter.pid):
-        return
-    refuse_shared(root)
-    (root / RECORD).parent.mkdir(exist_ok=True)
+    if not (starter and starter.is_here() and os.environ.get(CLAIMED_BY) == str(starter.pid)):
+        refuse_shared(root)
+    folder = (root / RECORD).parent
+    if folder.is_symlink() and not folder.exists():
+        raise BindscopeError(
+            str(folder), f"is a link to a folder that does not exist ({folder.readlink()})",
+            "make that folder, or delete the link",
+        )  # fmt: skip
     write_json(root / RECORD, asdict(Starter.this_process()))
 
 
 def release(root: Path) -> None:
     """Remove the record, if it is of this process: another one may have written its own."""
     if Starter.read(root) == Starter.this_process():
-        (root / RECORD).unlink()
+        remove_record(root)
+
+
+def remove_record(root: Path) -> None:
+    """Remove the record; nothing where another process has done so."""
+    (root / RECORD).unlink(missing_ok=True)
 
 
 def refuse_shared(root: Path) -> None:
