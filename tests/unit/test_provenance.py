@@ -84,10 +84,10 @@ def test_a_folder_that_may_not_be_written_is_left_alone(
 ) -> None:
     make(graph.select("report")[0], OTHER)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr("bindscope.core.provenance.write_json", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     correct_records(graph)
 
 

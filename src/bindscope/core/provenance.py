@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from bindscope.core.digests import read_keys
-from bindscope.core.files import write_json
 from bindscope.core.graph import Graph, Product
 from bindscope.core.keys import CLONE
 
@@ -62,7 +61,10 @@ def _correct(product: Product, path: str, reason: str) -> None:
     texts = set(map(_unquoted, record.get("params") or ()))
     agrees = {product.spec, product.code} <= texts
     if reason and (agrees or not texts):
-        write_json(place, {**record, "record_format_version": FORMAT, "params": [repr(reason)]})
+        record |= {"record_format_version": FORMAT, "params": [repr(reason)]}
+        # As Snakemake writes it, which passes over half a record: thousands may follow.
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(record))
     elif texts and not agrees and not reason and Path(path).exists():
         place.unlink(missing_ok=True)
 
