@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from jobs_by_hand import ROOT
+from snakemake.persistence.file import FilePersistence
 
 from bindscope.config.loading import load_file
 from bindscope.core.digests import digests_path, write_digests
 from bindscope.core.graph import Graph, Product
 from bindscope.core.provenance import (
+    RECORDS,
+    _longest,
     correct_records,
     end_future_times,
     record_path,
@@ -137,3 +140,16 @@ def test_digests_that_cannot_be_read_are_none(graph: Graph) -> None:
     labels = graph.select("labels")[0]
     Path("results/labels").write_text("no folder")
     assert not staleness(labels)
+
+
+@pytest.mark.parametrize("longest", [255, 143, 0])
+def test_records_lie_where_snakemake_looks(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of files are shorter on an encrypted disk, and some disks do not say (0)."""
+    monkeypatch.setattr(os, "pathconf", lambda *_: longest)
+    _longest.cache_clear()
+    snakemake = FilePersistence.__new__(FilePersistence)
+    snakemake._max_len = None
+    for length in (50, 189, 190, 191, 380, 382, 600):
+        path = "results/" + "a" * (length - 8)
+        assert str(record_path(path)) == snakemake._record_path(str(RECORDS), path)
+    _longest.cache_clear()

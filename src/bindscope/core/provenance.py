@@ -14,6 +14,7 @@ import os
 import time
 from base64 import urlsafe_b64encode
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,6 @@ from bindscope.core.graph import Graph, Product
 from bindscope.core.keys import CLONE
 
 RECORDS: Final = Path(".snakemake/metadata")
-LONGEST: Final = 254  # characters of a record's name; of a longer one, the first parts are folders
 FORMAT: Final = 6  # of Snakemake's records
 STORE_TIME: Final = ".snakemake_timestamp"
 TOLERANCE_S: Final = 2.0  # by which the clock of a file server may differ
@@ -98,10 +98,18 @@ def end_future_times(graph: Graph) -> int:
     return n
 
 
+@cache
+def _longest(folder: Path) -> int:
+    """Return the length of the names in which Snakemake keeps records: 254 on most disks."""
+    while not folder.exists():
+        folder = folder.parent
+    return (os.pathconf(folder, "PC_NAME_MAX") or 255) - 1  # 0: a file system that does not say
+
+
 def record_path(path: str) -> Path:
-    """Return where Snakemake keeps its record of an output."""
-    name = urlsafe_b64encode(path.encode()).decode()
-    parts = [name[i : i + LONGEST] for i in range(0, len(name), LONGEST)]
+    """Return where Snakemake keeps its record of an output; the parts of long names are folders."""
+    name, longest = urlsafe_b64encode(path.encode()).decode(), _longest(RECORDS)
+    parts = [name[i : i + longest] for i in range(0, len(name), longest)]
     return RECORDS.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
 
 
