@@ -212,6 +212,33 @@ def test_results_that_another_clone_works_in_are_left(clone: Path, tmp_path: Pat
     assert "delete this file" in elsewhere.value.remedy
 
 
+CLAIM = """
+import sys, time
+from pathlib import Path
+from bindscope.commands import lock
+time.sleep(max(0, float(sys.argv[1]) - time.time()))
+try:
+    lock.claim(Path())
+    print("claimed", flush=True)
+except lock.BindscopeError:
+    print("refused", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_of_two_runs_that_start_at_once_one_is_refused(clone: Path) -> None:
+    start = [sys.executable, "-c", CLAIM, str(time.time() + 3)]
+    pipe = subprocess.PIPE
+    runs = [
+        subprocess.Popen(start, cwd=clone, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True)
+        for _ in range(2)
+    ]
+    answers = sorted(run.stdout.readline().strip() for run in runs if run.stdout)
+    for run in runs:
+        run.communicate()
+    assert answers == ["claimed", "refused"]
+
+
 def test_results_that_are_a_broken_link_are_named(clone: Path) -> None:
     (clone / "results").symlink_to("/nowhere")
     with pytest.raises(BindscopeError, match="does not exist"):

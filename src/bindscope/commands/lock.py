@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import json
 import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -16,7 +17,7 @@ from typing import NamedTuple, Self
 import psutil
 
 from bindscope.core.errors import BindscopeError
-from bindscope.core.files import is_alive, write_json
+from bindscope.core.files import disk_errors, is_alive, write_json
 
 # Who runs here. It is in the results: several clones may share them, and on a shared disk processes
 # of another machine cannot be seen.
@@ -169,16 +170,31 @@ def claim(root: Path) -> None:
     BindscopeError
         If another run is at work in its results, or may be; StoreError if they cannot be written.
     """
-    starter = Starter.read(root)
-    if not (starter and starter.is_here() and os.environ.get(CLAIMED_BY) == str(starter.pid)):
-        refuse_shared(root)
     folder = (root / RECORD).parent
     if folder.is_symlink() and not folder.exists():
         raise BindscopeError(
             str(folder), f"is a link to a folder that does not exist ({folder.readlink()})",
             "make that folder, or delete the link",
         )  # fmt: skip
-    write_json(root / RECORD, asdict(Starter.this_process()))
+    with disk_errors(folder):
+        folder.mkdir(exist_ok=True)
+    with _one_at_a_time(folder):
+        starter = Starter.read(root)
+        if not (starter and starter.is_here() and os.environ.get(CLAIMED_BY) == str(starter.pid)):
+            refuse_shared(root)
+        write_json(root / RECORD, asdict(Starter.this_process()))
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let other processes wait at this place; where the file system has no locks, they do not."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def release(root: Path) -> None:
