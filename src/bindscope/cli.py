@@ -224,10 +224,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if str(Path.cwd()) not in sys.path:  # `python:` models of this folder, as Snakemake finds them
         sys.path.append(str(Path.cwd()))
     try:
-        return int(parsed.run(parsed))
+        code = int(parsed.run(parsed))
+        sys.stdout.flush()
     except BindscopeError as error:
         print(error, file=sys.stderr)
         return 1
+    except BrokenPipeError:  # as of `| head`; else the interpreter would flush into it at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
 
 
 if __name__ == "__main__":

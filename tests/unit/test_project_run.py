@@ -212,6 +212,39 @@ def test_results_that_another_clone_works_in_are_left(clone: Path, tmp_path: Pat
     assert "delete this file" in elsewhere.value.remedy
 
 
+CLAIM = """
+import sys, time
+from pathlib import Path
+from bindscope.commands import lock
+time.sleep(max(0, float(sys.argv[1]) - time.time()))
+try:
+    lock.claim(Path())
+    print("claimed", flush=True)
+except lock.BindscopeError:
+    print("refused", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_of_two_runs_that_start_at_once_one_is_refused(clone: Path) -> None:
+    start = [sys.executable, "-c", CLAIM, str(time.time() + 3)]
+    pipe = subprocess.PIPE
+    runs = [
+        subprocess.Popen(start, cwd=clone, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True)
+        for _ in range(2)
+    ]
+    answers = sorted(run.stdout.readline().strip() for run in runs if run.stdout)
+    for run in runs:
+        run.communicate()
+    assert answers == ["claimed", "refused"]
+
+
+def test_results_that_are_a_broken_link_are_named(clone: Path) -> None:
+    (clone / "results").symlink_to("/nowhere")
+    with pytest.raises(BindscopeError, match="does not exist"):
+        locking.claim(clone)
+
+
 def test_a_lock_of_an_unknown_machine_is_left(clone: Path) -> None:
     lock(clone)
     (clone / locking.RECORD).unlink()
@@ -321,6 +354,11 @@ def test_a_configuration_that_is_no_yaml_does_not_reach_snakemake(
 
 
 TOY = """
+from pathlib import Path
+from bindscope.commands.lock import claim, release
+onstart: claim(Path.cwd())
+onsuccess: release(Path.cwd())
+onerror: release(Path.cwd())
 rule all:
     input: "b"
 rule slow:
@@ -379,7 +417,8 @@ def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None
     assert list(locks.iterdir())
     starter = locking.Starter.read(clone)
     assert starter is not None
-    assert (starter.host, starter.pid) == (socket.gethostname(), first.pid)
+    assert starter.is_here()
+    assert not starter.lives()
     again = subprocess.run(
         START, cwd=clone, env=ENVIRONMENT, capture_output=True, text=True, timeout=100
     )
@@ -387,6 +426,25 @@ def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None
     assert "A killed run left its lock; removing it." in again.stdout
     assert (clone / "b").exists()
     assert not list(locks.glob("*"))
+
+
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_a_snakemake_whose_make_run_alone_was_killed_is_seen(clone: Path, tmp_path: Path) -> None:
+    """It works on, also in results that a second clone shares."""
+    second = tmp_path / "second"
+    second.mkdir()
+    first = started(clone)
+    (second / "results").symlink_to(clone / "results")
+    below = next(c for c in psutil.Process(first.pid).children() if "snakemake" in c.cmdline())
+    first.kill()
+    first.wait()
+    try:
+        with pytest.raises(BindscopeError, match=rf"process {below.pid} of"):
+            locking.refuse_second(second, patience_s=0)
+    finally:
+        below.terminate()
+        below.wait()
 
 
 def test_a_dry_run_ends_with_its_forecast(

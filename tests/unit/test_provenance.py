@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from jobs_by_hand import ROOT
+from snakemake.persistence.file import FilePersistence
 
 from bindscope.config.loading import load_file
-from bindscope.core.digests import write_digests
+from bindscope.core.digests import digests_path, write_digests
 from bindscope.core.graph import Graph, Product
 from bindscope.core.provenance import (
+    RECORDS,
+    _longest,
     correct_records,
     end_future_times,
     record_path,
@@ -84,10 +87,10 @@ def test_a_folder_that_may_not_be_written_is_left_alone(
 ) -> None:
     make(graph.select("report")[0], OTHER)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr("bindscope.core.provenance.write_json", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     correct_records(graph)
 
 
@@ -101,3 +104,52 @@ def test_times_in_the_future_end(graph: Graph) -> None:
     os.utime(product.path(), (time.time() + 1e6, time.time() + 1e6))
     assert end_future_times(graph) == 1
     assert Path(product.path()).stat().st_mtime <= time.time()
+
+
+def test_times_in_the_future_keep_their_order(graph: Graph) -> None:
+    """Else Snakemake takes some of these products for older than what they were made of."""
+    paths = [Path(product.path()) for product in list(graph.products.values())[:20]]
+    later = time.time() + 1e6
+    for i, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        os.utime(path, (later, later + i // 2))
+    end_future_times(graph)
+    times = [path.stat().st_mtime_ns for path in paths]
+    assert times == sorted(times)
+    assert len(set(times)) == 10
+    assert max(times) <= time.time_ns()
+
+
+def test_the_time_of_a_store_is_that_of_a_file_in_it(graph: Graph) -> None:
+    stamp = Path(graph.select("codes")[0].path("store"), ".snakemake_timestamp")
+    stamp.parent.mkdir(parents=True)
+    stamp.touch()
+    os.utime(stamp, (time.time() + 1e6, time.time() + 1e6))
+    end_future_times(graph)
+    assert stamp.stat().st_mtime <= time.time()
+
+
+def test_digests_that_cannot_be_read_are_none(graph: Graph) -> None:
+    product = graph.select("report")[0]
+    make(product, {})
+    digests = digests_path(product.path())
+    digests.unlink()
+    digests.mkdir()
+    assert staleness(product).startswith("not finished")
+    labels = graph.select("labels")[0]
+    Path("results/labels").write_text("no folder")
+    assert not staleness(labels)
+
+
+@pytest.mark.parametrize("longest", [255, 143, 0])
+def test_records_lie_where_snakemake_looks(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of files are shorter on an encrypted disk, and some disks do not say (0)."""
+    monkeypatch.setattr(os, "pathconf", lambda *_: longest)
+    _longest.cache_clear()
+    snakemake = FilePersistence.__new__(FilePersistence)
+    snakemake._max_len = None
+    for length in (50, 189, 190, 191, 380, 382, 600):
+        path = "results/" + "a" * (length - 8)
+        assert str(record_path(path)) == snakemake._record_path(str(RECORDS), path)
+    _longest.cache_clear()

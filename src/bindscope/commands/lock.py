@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import json
 import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -16,7 +17,7 @@ from typing import NamedTuple, Self
 import psutil
 
 from bindscope.core.errors import BindscopeError
-from bindscope.core.files import is_alive, write_json
+from bindscope.core.files import disk_errors, is_alive, write_json
 
 # Who runs here. It is in the results: several clones may share them, and on a shared disk processes
 # of another machine cannot be seen.
@@ -152,30 +153,59 @@ def claimed(root: Path) -> Iterator[None]:
         yield
     finally:
         del os.environ[CLAIMED_BY]
-        if not is_locked(root):
+        starter = Starter.read(root)
+        if starter and starter.is_here() and not starter.lives() and not is_locked(root):
+            remove_record(root)  # of a Snakemake that was interrupted
+        elif not is_locked(root):
             release(root)
 
 
 def claim(root: Path) -> None:
-    """Write down that this process runs in a folder; nothing where the one above it has done so.
+    """Write down that this process runs in a folder.
+
+    A Snakemake below a `make run` takes the record over: it goes on where that one alone is killed.
 
     Raises
     ------
     BindscopeError
-        If another run is at work in its results, or may be.
+        If another run is at work in its results, or may be; StoreError if they cannot be written.
     """
-    starter = Starter.read(root)
-    if starter and starter.is_here() and os.environ.get(CLAIMED_BY) == str(starter.pid):
-        return
-    refuse_shared(root)
-    (root / RECORD).parent.mkdir(exist_ok=True)
-    write_json(root / RECORD, asdict(Starter.this_process()))
+    folder = (root / RECORD).parent
+    if folder.is_symlink() and not folder.exists():
+        raise BindscopeError(
+            str(folder), f"is a link to a folder that does not exist ({folder.readlink()})",
+            "make that folder, or delete the link",
+        )  # fmt: skip
+    with disk_errors(folder):
+        folder.mkdir(exist_ok=True)
+    with _one_at_a_time(folder):
+        starter = Starter.read(root)
+        if not (starter and starter.is_here() and os.environ.get(CLAIMED_BY) == str(starter.pid)):
+            refuse_shared(root)
+        write_json(root / RECORD, asdict(Starter.this_process()))
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let other processes wait at this place; where the file system has no locks, they do not."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def release(root: Path) -> None:
     """Remove the record, if it is of this process: another one may have written its own."""
     if Starter.read(root) == Starter.this_process():
-        (root / RECORD).unlink()
+        remove_record(root)
+
+
+def remove_record(root: Path) -> None:
+    """Remove the record; nothing where another process has done so."""
+    (root / RECORD).unlink(missing_ok=True)
 
 
 def refuse_shared(root: Path) -> None:

@@ -48,10 +48,13 @@ def write_digests(outputs: Iterable[str], keys: Mapping[str, str]) -> None:
 
 
 def read_keys(path: Path | str) -> dict[str, str]:
-    """Return the keys of the product that a file is of; none where it was not finished."""
+    """Return the keys of the product that a file is of; none where it was not finished.
+
+    Nor where its digests cannot be read: a job that needs it would not believe it either.
+    """
     try:
         lines = digests_path(path).read_text().splitlines()[: len(KEYS)]
-    except (FileNotFoundError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError):
         return {}
     words = [line.removeprefix("# ").split(" ", 1) for line in lines]
     return {pair[0]: pair[1] for pair in words if pair[0] in KEYS and len(pair) > 1}

@@ -14,17 +14,17 @@ import os
 import time
 from base64 import urlsafe_b64encode
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from bindscope.core.digests import read_keys
-from bindscope.core.files import write_json
 from bindscope.core.graph import Graph, Product
 from bindscope.core.keys import CLONE
 
 RECORDS: Final = Path(".snakemake/metadata")
-LONGEST: Final = 254  # characters of a record's name; of a longer one, the first parts are folders
 FORMAT: Final = 6  # of Snakemake's records
+STORE_TIME: Final = ".snakemake_timestamp"
 TOLERANCE_S: Final = 2.0  # by which the clock of a file server may differ
 
 
@@ -61,7 +61,10 @@ def _correct(product: Product, path: str, reason: str) -> None:
     texts = set(map(_unquoted, record.get("params") or ()))
     agrees = {product.spec, product.code} <= texts
     if reason and (agrees or not texts):
-        write_json(place, {**record, "record_format_version": FORMAT, "params": [repr(reason)]})
+        record |= {"record_format_version": FORMAT, "params": [repr(reason)]}
+        # As Snakemake writes it, which passes over half a record: thousands may follow.
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(record))
     elif texts and not agrees and not reason and Path(path).exists():
         place.unlink(missing_ok=True)
 
@@ -70,26 +73,43 @@ def end_future_times(graph: Graph) -> int:
     """Set files with a time in the future to now; return how many there were.
 
     They come from a clock that was wrong, or is. Snakemake would delete what a job makes of them:
-    it is older than its input.
+    it is older than its input. Their order stays: it says what was made of what.
     """
     paths = {
         CLONE / path for product in graph.products.values() for path in product.resources.values()
     }
     for product in graph.products.values():
-        paths |= {Path(product.path(output)) for output in product.step.outputs}
-    now, n = time.time(), 0
+        for output in product.step.outputs:
+            # Snakemake takes the time of a store from a file in it.
+            paths |= {Path(product.path(output)), Path(product.path(output), STORE_TIME)}
+    now = time.time_ns()
+    times: dict[Path, int] = {}
     for path in paths:
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            if (modified := path.stat().st_mtime_ns) > now + TOLERANCE_S * 1e9:
+                times[path] = modified
+    ranks = {modified: i for i, modified in enumerate(sorted(set(times.values()), reverse=True))}
+    n = 0
+    for path, modified in times.items():
+        moved = now - ranks[modified] * 1000  # microseconds: file systems round less
         with suppress(FileNotFoundError, PermissionError):
-            if path.stat().st_mtime > now + TOLERANCE_S:
-                os.utime(path)
-                n += 1
+            os.utime(path, ns=(moved, moved))
+            n += path.name != STORE_TIME
     return n
 
 
+@cache
+def _longest(folder: Path) -> int:
+    """Return the length of the names in which Snakemake keeps records: 254 on most disks."""
+    while not folder.exists():
+        folder = folder.parent
+    return (os.pathconf(folder, "PC_NAME_MAX") or 255) - 1  # 0: a file system that does not say
+
+
 def record_path(path: str) -> Path:
-    """Return where Snakemake keeps its record of an output."""
-    name = urlsafe_b64encode(path.encode()).decode()
-    parts = [name[i : i + LONGEST] for i in range(0, len(name), LONGEST)]
+    """Return where Snakemake keeps its record of an output; the parts of long names are folders."""
+    name, longest = urlsafe_b64encode(path.encode()).decode(), _longest(RECORDS)
+    parts = [name[i : i + longest] for i in range(0, len(name), longest)]
     return RECORDS.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
 
 
