@@ -176,8 +176,18 @@ class LogHandler(LogHandlerBase):
                 f"error: {unmade[1]}: no job of this configuration makes it\n"
                 "  remedy: print the paths it has with `bindscope path`, or give its --configfile"
             )
+        elif "SourceCache" in text:
+            self._say(
+                "error: Snakemake's cache cannot be written: there is no home folder\n"
+                "  remedy: start it with `make run`, or set XDG_CACHE_HOME"
+            )
         elif missing := _NO_FILE.search(text):  # a configuration file, before any run
             self._say(f"error: {missing[1]}: there is no such file\n  remedy: check the path")
+        elif "Write-protected output files" in text:
+            self._say(
+                f"error: {text}\n  remedy: these files are of another user: let the group write "
+                "them (chmod -R g+w results) and share folders under umask 002"
+            )
         elif "not valid JSON or YAML" in text:
             self._say("\n".join(yaml_errors(sys.argv)) or text)
         else:

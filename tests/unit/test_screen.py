@@ -205,6 +205,16 @@ def test_nothing_to_be_done_is_said_in_snakemakes_words(screen: Any) -> None:
             "FileNotFoundError: [Errno 2] No such file or directory: 'no.yaml'",
             "error: no.yaml: there is no such file\n  remedy: check the path\n",
         ),
+        (
+            "FileNotFoundError",
+            "Traceback (most recent call last):\n    self._sourcecache = SourceCache(\n"
+            "FileNotFoundError: [Errno 2] No such file or directory: '/proc/nope'",
+            "error: Snakemake's cache cannot be written: there is no home folder\n  remedy: ",
+        ),
+        (
+            "ProtectedOutputException", "Write-protected output files for rule fit:\na.jsonl",
+            "error: Write-protected output files for rule fit:\na.jsonl\n  remedy: these files",
+        ),
         ("WorkflowError", "WorkflowError:\nNo room.", "WorkflowError:\nNo room.\n"),
     ],
 )  # fmt: skip
