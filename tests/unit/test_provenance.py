@@ -85,13 +85,18 @@ def test_what_was_not_made_or_not_finished_is_told_apart(graph: Graph) -> None:
 def test_a_folder_that_may_not_be_written_is_left_alone(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(graph.select("report")[0], OTHER)
+    product = graph.select("report")[0]
+    make(product, OTHER)
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(Path, "mkdir", refuse)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", refuse)
+        correct_records(graph)
+    assert params(product) is None
     correct_records(graph)
+    assert params(product)
 
 
 def test_times_in_the_future_end(graph: Graph) -> None:

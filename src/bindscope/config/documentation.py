@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bindscope.config.base import SLUG
+from bindscope.config.base import MOST, SLUG
 from bindscope.config.structure import (
     NAME,
     Schema,
@@ -49,6 +49,7 @@ include: ../parts/objectives.yaml  # its `models`; keys below replace its keys
 - `datasets` and `models` are shared. `studies` has a section for each study that takes part.
 - Datasets, models, probes and fits are lists of entries with a `name`: lower-case letters, digits
   and hyphens. A fit names the entries that it combines.
+- No count is above 1e9.
 - Threads, memory and partitions of jobs belong to a profile (`profiles/`, `workflow/profiles/`).
 - Entries of every kind are in
   [`src/bindscope/config/example.yaml`](../src/bindscope/config/example.yaml), and in
@@ -240,7 +241,8 @@ def _plain(kind: Schema) -> str:
 
 
 def _bounds(kind: Schema) -> str:
-    """Return the limits of a number, as ` ≥ 0, < 1`."""
+    """Return the limits of a number, as ` ≥ 0, < 1`; but for the one that all counts have."""
+    kind = {key: value for key, value in kind.items() if (key, value) != ("maximum", MOST)}
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     limits = [f"{sign} {kind[key]:g}" for key, sign in signs.items() if key in kind]
     return f" {', '.join(limits)}" if limits else ""

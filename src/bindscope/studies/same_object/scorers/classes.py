@@ -18,9 +18,8 @@ patches of an image, in all patches of a class, at a position of all images, or 
 images of a kind, gives the quadratic probe nothing that this form lacks. On top, trees combine g
 with the log-odds of the sum over classes c of p_c q_c s_c(distance), s_c being the share of train's
 pairs of class c at that distance that are of one object, with whether both patches are named alike,
-and with how far apart they are. Validation chooses whether g reads the image, whether it has the
-tables of its components, and between g and the trees. Where there is one class, or none is known,
-the same is fitted without classes.
+and with how far apart they are. Validation chooses whether g reads the image, and between g and the
+trees. Where there is one class, or none is known, the same is fitted without classes.
 """
 
 from __future__ import annotations

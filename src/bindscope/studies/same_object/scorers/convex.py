@@ -407,8 +407,9 @@ def times_image(
     this: Fit, columns: Tensor, positions: Form, optimum: Optimum
 ) -> tuple[Form, Optimum]:
     """Fit also a number of each couple of positions for each number of the image."""
-    curvature = Counts.count(this.pairs[0]).curvature
-    form = Form([*positions.parts, ImageCoupleTable(curvature, columns)])
+    of_couples = positions.parts[-1]
+    assert isinstance(of_couples, CoupleTable)
+    form = Form([*positions.parts, ImageCoupleTable(of_couples.curvature, columns)])
     return form, this.follow(form, optimum, form.join(positions.split(optimum.theta)))
 
 
