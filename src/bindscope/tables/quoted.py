@@ -1,0 +1,249 @@
+"""What may be quoted of a table: means over seeds and models, and what is refused, with reasons.
+
+Figures, sentences, claims and results of arrays quote from here, so that all of them leave out the
+same rows, average them in the same way and write a number in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bindscope.statistics.means import half_width
+from bindscope.tables.numbers import at_least, between, number
+from bindscope.tables.quantities import Quantity
+from bindscope.tables.rows import rows_with
+
+Record = Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number to quote.
+
+    Attributes
+    ----------
+    value, low, high
+        The number and its 95 % interval: over the models of a group (training seeds), or over test
+        scenes of the single one.
+    n_models
+        How many models it is a mean of.
+    sign
+        What is written before it: that it is a lower bound, or that no number here is one.
+    rows
+        The row that it stands in (labels, all numbers).
+    """
+
+    value: float
+    low: float
+    high: float
+    n_models: int
+    sign: str
+    rows: pd.DataFrame
+
+    @property
+    def row(self) -> Record:
+        """The row that it stands in."""
+        record: Record = self.rows.iloc[0].to_dict()
+        return record
+
+    @property
+    def words(self) -> str:
+        """The number as a sentence has it: a bound is rounded down."""
+        return f"{self.sign}{at_least(self.value) if self.sign else number(self.value)}"
+
+    @property
+    def interval(self) -> str:
+        """The interval, rounded outwards."""
+        return between(self.low, self.high)
+
+    def percent(self, whole: float, decimals: int = 0) -> str:
+        """The number as a share of something, in percent."""
+        return f"{self.sign}{at_least(100 * self.value / whole, decimals)}\u00a0%"
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """Rows that may be quoted, and those that may not.
+
+    Attributes
+    ----------
+    rows
+        A row per place and model, or group of models, with means (`over_models`).
+    single
+        The models that these are means of (`over_seeds`).
+    refused
+        Per place the `flags` (text) of models without a row to quote, and `n_models` of them.
+    """
+
+    rows: pd.DataFrame
+    single: pd.DataFrame
+    refused: pd.DataFrame
+
+    @classmethod
+    def choose(
+        cls,
+        table: pd.DataFrame,
+        quantities: Sequence[Quantity],
+        place: Sequence[str],
+        *,
+        labels: Sequence[str] = (),
+        forbidden: Collection[str] = (),
+    ) -> Quoted:
+        """Choose what may be quoted of a table of one probe: rows without flags that forbid it.
+
+        Parameters
+        ----------
+        table
+            Rows with `model`, `group` (its group's name, of `tables.groups`) and `flags`.
+        quantities
+            What is quoted; the last is in every row that may be.
+        place
+            Columns that tell places apart, `model` among them.
+        labels
+            Further columns that are kept, the same in all rows of a place and group.
+        forbidden
+            Flags whose rows are refused.
+        """
+        flags = table["flags"].map(lambda text: {*text.split(";")} & {*forbidden})
+        usable = (flags.map(len) == 0) & table[quantities[-1].value].notna()
+        single = over_seeds(table[usable], place, labels)
+        rows = over_models(single, place, quantities, labels)
+        return cls(rows, single, _refused(table.assign(flags=flags), single, place))
+
+    def __getitem__(self, dataset: str) -> Quoted:
+        """Return what may be quoted of a dataset."""
+        return self.where(dataset=dataset)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def where(self, **labels: Any) -> Quoted:
+        """Return what may be quoted where columns have some values; a `model` may be a group."""
+        of_single = {"group" if name == "model" else name: v for name, v in labels.items()}
+        single = rows_with(self.single, **of_single)
+        return Quoted(rows_with(self.rows, **labels), single, rows_with(self.refused, **labels))
+
+    def models(self, names: Iterable[str]) -> Quoted:
+        """Return what may be quoted of some models or groups."""
+        chosen = list(names)
+        return Quoted(
+            self.rows[self.rows["model"].isin(chosen)],
+            self.single[self.single["group"].isin(chosen)],
+            self.refused[self.refused["model"].isin(chosen)],
+        )
+
+    def ordered(self, **orders: Sequence[str]) -> Quoted:
+        """Sort rows by columns, in this order, each by its list of values."""
+
+        def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+            ranks = {
+                name: rows[name].map({value: i for i, value in enumerate(values)})
+                for name, values in orders.items()
+            }
+            keys = pd.DataFrame(ranks, index=rows.index).sort_values(list(orders), kind="stable")
+            return rows.loc[keys.index].reset_index(drop=True)
+
+        return Quoted(in_order(self.rows), self.single, in_order(self.refused))
+
+    def names(self, column: str) -> list[str]:
+        """Return the values of a column, quoted or refused, in order of appearance."""
+        return list(dict.fromkeys([*self.rows[column], *self.refused[column]]))
+
+    def estimates(self, quantity: Quantity) -> Iterator[Estimate]:
+        """Yield the estimate of a quantity in each row."""
+        for i in range(len(self.rows)):
+            yield estimate_of(self.rows.iloc[[i]], quantity)
+
+    def best(self, quantity: Quantity, by: str = "") -> Estimate:
+        """Return the largest estimate of a quantity, or that with the smallest number `by`."""
+        column = self.rows[by] if by else -self.rows[quantity.value]
+        return estimate_of(self.rows.loc[[column.idxmin()]], quantity)
+
+
+def estimate_of(row: pd.DataFrame, quantity: Quantity) -> Estimate:
+    """Return the estimate of a quantity in the one row of a table.
+
+    Where the distribution of scenes is estimated (column `assumed_prior`), no number is a bound.
+    """
+    record = row.iloc[0]
+    sign = "\u2265\u00a0" if quantity.is_bound else ""
+    if record.get("assumed_prior", False):
+        sign = "about "
+    value, low, high = (float(record.get(name, np.nan)) for name in quantity.interval)
+    return Estimate(value, low, high, int(record.get("n_models", 1)), sign, row)
+
+
+def over_seeds(
+    rows: pd.DataFrame, place: Sequence[str], labels: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Average the numbers of each place and model over probe seeds; `n_seeds` counts them."""
+    groups = rows.groupby([*place], sort=False, observed=True, dropna=False)
+    means = groups[_numbers(rows)].mean()
+    names = [name for name in ("group", *labels) if name in rows]
+    means[names] = groups[names].first()
+    means["n_seeds"] = groups.size()
+    return means.reset_index()
+
+
+def over_models(
+    single: pd.DataFrame,
+    place: Sequence[str],
+    quantities: Iterable[Quantity],
+    labels: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Average what `over_seeds` returned over the models of each group, `n_models` of them.
+
+    Ends of intervals are means too; of several models they are those of the t interval of the mean
+    over training seeds, within what the quantity can be. No group's name stands for one model:
+    where one is left, `model` is its own name (the label `shown` if there is one).
+    """
+    alone = single["shown"] if "shown" in single else single["model"]
+    single = single.assign(shown=alone, model=single["group"])
+    groups = single.groupby([*place], sort=False, observed=True, dropna=False)
+    numbers = groups[_numbers(single)]
+    means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
+    for quantity in quantities:
+        value, low, high = quantity.interval
+        if value not in means or low not in means:
+            continue
+        half = half_width(deviations[value], counts[value])
+        several = counts[value] > 1
+        means[low] = means[low].mask(several, means[value] - half)
+        means[high] = means[high].mask(several, means[value] + half)
+        least = 0.0 if quantity.is_bound else quantity.least
+        most = means[quantity.entropy] if quantity.is_bound else quantity.most
+        means[[low, high]] = means[[low, high]].clip(least).clip(upper=most, axis=0)
+    names = [name for name in dict.fromkeys(("group", "shown", *labels)) if name in single]
+    means[names] = groups[names].first()
+    means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()
+    means = means.reset_index()
+    return means.assign(model=means["group"].where(means["n_models"] > 1, means["shown"]))
+
+
+def _numbers(rows: pd.DataFrame) -> list[str]:
+    return [str(name) for name in rows.select_dtypes("float64").columns]
+
+
+def _refused(table: pd.DataFrame, single: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
+    """List per place the models without a usable row, and the flags of what they have."""
+    usable = pd.MultiIndex.from_frame(single[[*place]])
+    rows = table[~pd.MultiIndex.from_frame(table[[*place]]).isin(usable)]
+    refusals = []
+    for key, part in rows.assign(name=rows["model"], model=rows["group"]).groupby(
+        [*place], sort=False
+    ):
+        flags = " and ".join(sorted(set().union(*part["flags"]))) or "incomplete"
+        refusals.append((*key, flags, part["name"].nunique()))
+    return pd.DataFrame(refusals, columns=[*place, "flags", "n_models"])
+
+
+def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:
+    """Order names as `preferred` (the configuration's order) lists them, others behind, sorted."""
+    known = set(names)
+    return [n for n in preferred if n in known] + sorted(known - set(preferred))
