@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bindscope.studies.concepts.measure import concepts as concepts
     from bindscope.studies.same_object.measure import same_object as same_object
 
+DECIDES_NOTHING = True
+
 __version__ = "0.1.0"
 __all__ = [
     "binding_ids", "binding_information", "concepts", "example", "open", "same_object",

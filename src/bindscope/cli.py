@@ -16,6 +16,8 @@ from bindscope.core.graph import Graph
 from bindscope.core.work import DEVICES, refuse
 from bindscope.studies.build import all_steps, read_graph
 
+DECIDES_NOTHING = True
+
 DEFAULT = "config/config.yaml"
 ZOO_PRESET = "config/presets/zoo.yaml"
 

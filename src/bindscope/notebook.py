@@ -21,6 +21,8 @@ from bindscope.core.store.reader import open_store
 if TYPE_CHECKING:
     import xarray
 
+DECIDES_NOTHING = True
+
 
 @dataclass(frozen=True)
 class StoredRepresentation:

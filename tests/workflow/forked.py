@@ -29,7 +29,7 @@ CALLS = "FORKED_CALLS"  # a folder, for a file per job
 class Calls:
     """Definitions of the library that a job calls, as ``module:name``; for `sys.settrace`.
 
-    Left out are calls by what is in no key (`keys.OUTSIDE`), and those of imports. A profile
+    Left out are calls by what is in no key (`keys.is_outside`), and those of imports. A profile
     function would be called for the functions of C, too, and when each returns.
     """
 

@@ -212,6 +212,6 @@ def flip_a_byte(path: Path) -> None:
 def forget() -> None:
     """Forget what was computed of modules: the next key reads them again."""
     functions = (keys.parse_module, keys.module_file, keys.closure, keys.hash_step, keys._used_by,
-                 keys._file)  # fmt: skip
+                 keys._file, keys.is_outside)  # fmt: skip
     for function in functions:
         function.cache_clear()

@@ -125,13 +125,10 @@ def is_type(value: Any) -> bool:
 NO_FIELDS = ("bindscope.config.entities", "bindscope.config.wording")
 
 
-OF_STUDY = (*(f".{name}" for name in keys.OUTSIDE_STUDY), "_config")
-
-
 def is_configuration(module: str) -> bool:
     """Whether a module is outside the code keys because it holds configuration."""
-    of_study = module.startswith("bindscope.studies.") and module.endswith(OF_STUDY)
-    return (of_study or module.startswith("bindscope.config")) and module not in NO_FIELDS
+    kinds = ("bindscope.config", "bindscope.studies.")
+    return module.startswith(kinds) and keys.is_outside(module) and module not in NO_FIELDS
 
 
 def test_code_takes_nothing_but_types_from_the_configuration() -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import disk_errors, hash_file, write_atomic
 
+DECIDES_NOTHING = True
+
 KEYS = ("spec_key", "code_key")
 # All files of a product have one path up to its key; those without a key differ in their suffixes.
 _UP_TO_KEY = re.compile(r".*[-/][0-9a-f]{8}(?=[./])")

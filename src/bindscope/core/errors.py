@@ -6,6 +6,8 @@ import os
 import shlex
 from collections.abc import Sequence
 
+DECIDES_NOTHING = True
+
 # Set by the Snakefile and inherited by its jobs: a command that a message names needs it.
 CONFIGFILES = "BINDSCOPE_CONFIGFILES"
 _LONGEST = 300  # characters of a message of another library

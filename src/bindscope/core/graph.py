@@ -17,6 +17,8 @@ from bindscope.core.keys import CLONE, chained_code, hash_step, spec_key
 from bindscope.core.registries import resolve
 from bindscope.core.work import Work
 
+DECIDES_NOTHING = True
+
 
 @dataclass(frozen=True)
 class Product:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+DECIDES_NOTHING = True
+
 Layer = int | Literal["final"]
 
 

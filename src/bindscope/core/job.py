@@ -30,6 +30,8 @@ from bindscope.core.keys import SOURCE, hash_step, spec_key
 if TYPE_CHECKING:
     from bindscope.core.interfaces import Inputs
 
+DECIDES_NOTHING = True
+
 log = logging.getLogger(__name__)
 
 LOGS, BENCHMARKS = Path("results/logs"), Path("results/benchmarks")

@@ -3,12 +3,13 @@
 ``spec`` is canonical JSON of the configuration slice, chained through the spec keys of the inputs.
 ``code`` is ``<own>:<chained>``: a hash of the definitions (functions, classes, constants) that the
 step's script uses, and a hash of that with the chained hashes of its inputs. Comments, docstrings
-and definitions that it does not use are not part of it, the public versions of the numeric
-libraries that it uses are. Nothing is imported to compute it.
+and definitions that it does not use are not part of it, nor are modules that decide nothing; the
+public versions of the numeric libraries that it uses are. Nothing is imported to compute it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,23 +21,17 @@ from bindscope.core.definitions import EFFECTS, parse_module
 from bindscope.core.errors import ConfigError
 from bindscope.core.files import canonical_json, sha256
 
+DECIDES_NOTHING = True
+"""Said by modules, or by a package of all its modules, that are in no code key.
+
+What they decide stands in the spec, or is how a job is run and reported.
+"""
+
 SOURCE = Path(__file__).resolve().parents[2]
 CLONE = SOURCE.parent
 SCRIPTS = CLONE / "workflow" / "scripts"
 Reference = tuple[str, str]  # module or script, and a definition of it
-
-# Modules that decide nothing about a result: what they decide stands in the spec, or is how a job
-# is run and reported. tests/workflow/test_code_keys.py holds this list against the tree.
-OUTSIDE = (
-    "bindscope", "bindscope.config", "bindscope.graph", "bindscope.core.digests",
-    "bindscope.core.errors", "bindscope.core.graph", "bindscope.core.interfaces",
-    "bindscope.core.job", "bindscope.core.keys", "bindscope.core.progress",
-    "bindscope.core.registries", "bindscope.core.work", "bindscope.studies.build", "bindscope.cli",
-    "bindscope.notebook", "bindscope.commands",
-)  # fmt: skip
-# The same of every study; parts of its configuration are called `<part>_config`.
-OUTSIDE_STUDY = ("config", "cost", "products", "registry", "study")
-_OF_STUDY = (*(f".{name}" for name in OUTSIDE_STUDY), "_config")
+_SAID = re.compile("^DECIDES_NOTHING = True$", re.MULTILINE)
 
 NUMERIC = {
     "matplotlib": "matplotlib", "numpy": "numpy", "pandas": "pandas", "PIL": "pillow",
@@ -62,10 +57,12 @@ def module_file(name: str, root: Path) -> Path | None:
 
 @cache
 def is_outside(name: str) -> bool:
-    """Whether a module decides nothing about a result."""
-    if name.startswith("bindscope.studies.") and name.endswith(_OF_STUDY):
+    """Whether a module, or a package that holds it, says that it decides nothing."""
+    package, _, _ = name.rpartition(".")
+    if "." in package and is_outside(package):  # what the library's top says is of itself only
         return True
-    return any(name == o or (o != "bindscope" and name.startswith(f"{o}.")) for o in OUTSIDE)
+    path = module_file(name, SOURCE)
+    return path is not None and _SAID.search(path.read_text(encoding="utf-8")) is not None
 
 
 @dataclass(frozen=True)

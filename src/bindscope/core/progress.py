@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+DECIDES_NOTHING = True
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bindscope.core.interfaces import Study
 
+DECIDES_NOTHING = True
+
 log = logging.getLogger(__name__)
 
 SPACES = {

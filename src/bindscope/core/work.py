@@ -17,6 +17,8 @@ from bindscope.core.store.manifest import ArrayLayout
 if TYPE_CHECKING:
     from bindscope.core.graph import Product
 
+DECIDES_NOTHING = True
+
 Libraries = Literal["plain", "pandas", "torch", "hub"]
 LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 160, "torch": 290, "hub": 520}
 """Memory of a process that has imported NumPy and Zarr, also pandas and matplotlib, torch, or also

@@ -25,6 +25,8 @@ from bindscope.graph.steps import SHARED_STEPS
 from bindscope.graph.steps import WILDCARDS as SHARED_WILDCARDS
 from bindscope.sources.survey import check_tables, with_counts
 
+DECIDES_NOTHING = True
+
 TEMPLATE = "src/bindscope/report/template.html.j2"  # no module, so not in the code key
 # Manifests of weights that could not be had, as `make run` names them; `os.pathsep` between them.
 UNAVAILABLE = "BINDSCOPE_UNAVAILABLE"

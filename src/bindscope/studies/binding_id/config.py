@@ -17,6 +17,8 @@ from bindscope.studies.binding_id.registry import ENGINES
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
+DECIDES_NOTHING = True
+
 TRAINED = "trained"
 _STORED = ("name", "source")  # all that is said of a toy of the zoo
 

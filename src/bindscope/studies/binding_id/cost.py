@@ -13,6 +13,8 @@ from bindscope.core.work import Libraries, Work
 from bindscope.graph.towers import settings
 from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH
 
+DECIDES_NOTHING = True
+
 Content = Mapping[str, Any]
 
 _GROUPS = 3  # things, colors, items

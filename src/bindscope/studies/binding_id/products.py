@@ -37,6 +37,8 @@ from bindscope.studies.binding_id.registry import (
     engine_reference,
 )
 
+DECIDES_NOTHING = True
+
 _SUITE = "results/binding_id/{suite}/{task}/{subject}"
 _RULE, _ESTIMATES = "binding_id_interventions", "binding_id_estimates"
 ORACLES = "oracles"

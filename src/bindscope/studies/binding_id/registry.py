@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bindscope.core.registries import plugged_in
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.binding_id"
 
 # kind -> ``load(model, rule, weights, device) -> (engine, pictures)``, of a `scenes.Rule`

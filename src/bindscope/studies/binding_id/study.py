@@ -13,6 +13,8 @@ from bindscope.studies.binding_id.config import BindingIdSection, problems
 from bindscope.studies.binding_id.products import STEPS, add_named_toy, add_products
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
 _figure = partial(FigureEntry.build, _HERE)

@@ -30,6 +30,8 @@ from bindscope.studies.binding_information.registry import FAMILIES, options_of
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
+DECIDES_NOTHING = True
+
 
 def _of_other_package(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """Check options by the class of their family where that is of another package."""

@@ -17,6 +17,8 @@ from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.base import Heads, chosen_targets
 
+DECIDES_NOTHING = True
+
 Content = Mapping[str, Any]
 
 # Of a path of ten ridge strengths, columns that leave it counted in part (default run: 370 to 900

@@ -24,6 +24,8 @@ from bindscope.studies.binding_information.config import (
 )
 from bindscope.studies.binding_information.registry import options_of
 
+DECIDES_NOTHING = True
+
 Inputs = Mapping[str, Product | list[Product]]
 
 _REPRESENTATION = "{dataset}/{model}/{tokens}-{layer}"

@@ -7,6 +7,8 @@ from typing import Any
 
 from bindscope.core.registries import plugged_in, resolve
 
+DECIDES_NOTHING = True
+
 _FAMILIES = "bindscope.studies.binding_information.families"
 # In figures, from the simplest family to the most expressive.
 FAMILIES = {

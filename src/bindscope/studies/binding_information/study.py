@@ -23,6 +23,8 @@ from bindscope.studies.binding_information.names import is_positive_control
 from bindscope.studies.binding_information.products import STEPS, add_products
 from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
 _TRENDS = "resources/published/trends.csv"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from bindscope.config.codes import Dataset
     from bindscope.config.root import Config
 
+DECIDES_NOTHING = True
+
 QueryPool = Literal["train_only", "all"]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=2)]
 Coverage = Annotated[float, Field(gt=0, lt=1)]

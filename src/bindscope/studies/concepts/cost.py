@@ -17,6 +17,8 @@ from bindscope.studies.concepts.counting import (
     SPECIAL_TOKENS,
 )
 
+DECIDES_NOTHING = True
+
 Content = Mapping[str, Any]
 
 _NEWTON = 40  # passes of a softmax regression over its scenes (default run)

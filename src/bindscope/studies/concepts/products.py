@@ -14,6 +14,8 @@ from bindscope.graph.shared import Shared
 from bindscope.studies.concepts.config import Analysis, ConceptSection, DualEncoders
 from bindscope.studies.concepts.registry import ANALYSES, DUAL_RUNS
 
+DECIDES_NOTHING = True
+
 _DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
 _OF_EMBEDDING = "results/concepts/{analysis}/{dataset}/{embedding}-{vectors}"
 

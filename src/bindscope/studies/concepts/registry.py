@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.concepts"
 
 DUAL_RUNS = f"{_HERE}.dual.runs:stored_runs"

@@ -14,6 +14,8 @@ from bindscope.studies.concepts.config import ConceptSection, problems
 from bindscope.studies.concepts.products import STEPS, add_products
 from bindscope.studies.concepts.registry import EMBEDDING_NAME, VECTORS
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.concepts"
 MEASURED = ("dual_encoder", "concept_geometry", "binding_complexity")  # rows of the table
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bindscope.core.graph import Product
 from bindscope.core.work import Work
 
+DECIDES_NOTHING = True
+
 
 def scene_statistics(product: Product) -> Work:
     """Count a pass over the masks and boxes of all scenes."""

@@ -15,6 +15,8 @@ from bindscope.core.splits import SPLITS
 from bindscope.graph.data import add_priors, add_records
 from bindscope.graph.shared import Shared
 
+DECIDES_NOTHING = True
+
 STEPS = (
     Step(
         "scene_statistics",

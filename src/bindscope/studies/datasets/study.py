@@ -10,6 +10,8 @@ from bindscope.graph.shared import Shared
 from bindscope.scenes.value_names import value_names
 from bindscope.studies.datasets.products import STEPS, add_products
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.datasets"
 
 

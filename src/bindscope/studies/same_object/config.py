@@ -30,6 +30,8 @@ from bindscope.studies.same_object.quantities import NO_MODEL, WITHOUT_MODEL
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
+DECIDES_NOTHING = True
+
 
 class _Scorer(Model):
     name: Slug = Field(description="Name in paths, tables and figures.")

@@ -12,6 +12,8 @@ from bindscope.core.work import METADATA, Work, stored
 from bindscope.graph.cost import extraction, image_px, image_side
 from bindscope.graph.towers import tower_of
 
+DECIDES_NOTHING = True
+
 Content = Mapping[str, Any]
 
 # `data.PAIR_BYTES` and `data.BLOCK`, which are beside torch.

@@ -39,6 +39,8 @@ from bindscope.studies.same_object.quantities import (
     WITHOUT_MODEL,
 )
 
+DECIDES_NOTHING = True
+
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _RESULTS = "results/same_object/{dataset}/{model}"
 _FIT = f"{_RESULTS}/layers-{{layers}}/{{probe}}-{{seeds}}-{{key}}"

@@ -13,6 +13,8 @@ from bindscope.graph.steps import NAME
 from bindscope.studies.same_object.config import PairSection, problems
 from bindscope.studies.same_object.products import STEPS, add_products
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.same_object"
 
 

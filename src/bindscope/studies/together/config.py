@@ -16,6 +16,8 @@ from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT, TOKE
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
+DECIDES_NOTHING = True
+
 Pairs = set[tuple[str, str]]
 
 

@@ -10,6 +10,8 @@ from bindscope.graph.shared import Shared
 from bindscope.studies.together.config import Together, problems
 from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.together"
 
 

@@ -13,6 +13,8 @@ from bindscope.config.grid import Grid, grid_problems
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
+DECIDES_NOTHING = True
+
 
 class Section(Model):
     """How long the tokens of models are."""

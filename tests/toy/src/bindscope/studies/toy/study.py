@@ -8,6 +8,8 @@ from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEn
 from bindscope.graph.shared import Shared
 from bindscope.studies.toy.config import Section, problems
 
+DECIDES_NOTHING = True
+
 _HERE = "bindscope.studies.toy"
 
 
