@@ -30,6 +30,7 @@ localrules:
 
 onstart:
     claim(Path.cwd())
+    write_standing(graph)
     # Snakemake 9.27 starts a scheduler round per finished job and timespan: 11,000 in the default run.
     # A local run needs no limit of job starts. The attribute is private: another version may lack it.
     if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):
@@ -37,16 +38,19 @@ onstart:
 
 
 onsuccess:
+    keep_lost()
     release(Path.cwd())
 
 
 onerror:
+    keep_lost()
     release(Path.cwd())
 
 
 rule all:
     input:
         graph.leaves(),
+        lost_products(graph),
 
 
 include: "workflow/rules/codes.smk"

@@ -113,7 +113,7 @@ def test_a_store_that_snakemake_removes_after_use_may_be_gone(products, capsys):
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        (KEYS | {"spec_key": "6" * 64}, "made from another configuration"),
+        (KEYS | {"spec_key": "6" * 64}, "made from another configuration or other inputs"),
         (KEYS | {"code_key": "other:code"}, "made by other code"),
     ],
 )

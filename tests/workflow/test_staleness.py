@@ -16,6 +16,7 @@ from harness import Clone
 
 from bindscope.commands.lock import RECORD, Starter
 from bindscope.core.files import write_json
+from bindscope.core.standing import RECORD as STANDING
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 REPORT = "results/report.html"
@@ -69,7 +70,7 @@ def test_a_page_of_another_configuration_is_made_again(finished: Clone, tmp_path
     theirs.snakemake()
     forget_records(ours)
     assert ours.would_run() == {"report": 1}
-    assert f"{REPORT}: made from another configuration" in bad(ours)
+    assert f"{REPORT}: made from another configuration or other inputs" in bad(ours)
     assert not theirs.would_run()
 
     elsewhere = finished.copy(tmp_path / "elsewhere")
@@ -93,3 +94,20 @@ def test_snakemake_alone_keeps_to_one_run_in_the_results(finished: Clone, tmp_pa
     record.unlink()
     clone.snakemake("--", REPORT)
     assert not record.exists()
+
+
+def test_an_output_that_a_failed_job_deleted_is_made_again(finished: Clone, tmp_path: Path) -> None:
+    """All that was made of it stands, and asks for nothing."""
+    clone = finished.copy(tmp_path / "clone")
+    script = clone.path / "workflow/scripts/anchors.py"
+    works = script.read_text()
+    script.write_text("raise SystemExit('no anchors')\n")
+    assert clone.snakemake(check=False).returncode
+    lost = 3 - len(list((clone.path / "results/anchors").rglob("*.json")))
+    assert lost
+    script.write_text(works)
+    assert clone.would_run()["anchors"] == lost
+    clone.snakemake()
+    assert clone.results() == finished.results()
+    assert not clone.would_run()
+    assert not (clone.path / STANDING).exists()

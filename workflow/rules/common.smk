@@ -15,6 +15,7 @@ from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher, warm_executable
 from bindscope.core.provenance import correct_records, end_future_times
+from bindscope.core.standing import keep_lost, lost_products, write_standing
 from bindscope.studies.build import (
     all_steps,
     captions,

@@ -37,7 +37,7 @@ def staleness(product: Product) -> str:
     if not keys:
         return "not finished, or made by an older version"
     if keys.get("spec_key") != product.key:
-        return "made from another configuration"
+        return "made from another configuration or other inputs"
     return "made by other code"
 
 
