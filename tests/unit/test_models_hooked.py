@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from bindscope.core.interfaces import Model
 from bindscope.models.base import TokenMap
 from bindscope.models.hooked import HookedModule
 from bindscope.models.loading import load_model
+from bindscope.testing import check_model
 from mutations import example
 
 SIDE = 16
@@ -209,6 +211,162 @@ def test_a_residual_network_of_torchvision() -> None:
     x = direct.layer3(x)
     torch.testing.assert_close(layers_read[3], as_tokens(x))
     torch.testing.assert_close(layers_read[4], as_tokens(direct.layer4(x)))
+
+
+# --- which token shows what ------------------------------------------------------------------
+
+
+class Wrapped(nn.Module):
+    """A network whose pass is another one than its own; `out` gives what that pass gives."""
+
+    def __init__(self, network: nn.Module, run: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.network, self.run, self.out = network, run, nn.Identity()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Compute."""
+        output: Tensor = self.out(self.run(self.network, pixels))
+        return output
+
+
+def make_swin() -> nn.Module:
+    import timm
+
+    settings = {"embed_dim": 24, "depths": (2, 2), "num_heads": (1, 2), "img_size": 112}
+    return timm.create_model("swin_tiny_patch4_window7_224", **settings)
+
+
+def make_sam() -> nn.Module:
+    import transformers
+
+    settings = transformers.SamVisionConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=112, mlp_dim=32,
+        global_attn_indexes=[1], window_size=7, output_channels=16,
+    )  # fmt: skip
+    return transformers.SamVisionModel(settings)
+
+
+def make_mae() -> nn.Module:
+    """MAE at its real size, which keeps 49 of 196 patches at random."""
+    import transformers
+
+    settings = transformers.ViTMAEConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    )
+    return transformers.ViTMAEModel(settings)
+
+
+def make_hiera() -> nn.Module:
+    import timm
+
+    return timm.create_model("hiera_tiny_224", stages=(1, 1, 1, 1), embed_dim=16)
+
+
+def make_vjepa() -> nn.Module:
+    """Eight equal frames, two a token: 4 x 16 tokens, a square number."""
+    import transformers
+
+    settings = transformers.VJEPA2Config(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=2, crop_size=64,
+        frames_per_clip=8, patch_size=16, mlp_ratio=1.0,
+    )  # fmt: skip
+
+    def run(network: Any, images: Tensor) -> Tensor:
+        frames = images[:, None].expand(-1, 8, -1, -1, -1)
+        tokens: Tensor = network(frames, skip_predictor=True).last_hidden_state
+        return tokens
+
+    return Wrapped(transformers.VJEPA2Model(settings), run)
+
+
+def _timm_vit(**settings: Any) -> Any:
+    import timm
+
+    small = {"depth": 2, "embed_dim": 32, "num_heads": 2, "img_size": 112, "patch_size": 16}
+    return timm.create_model("vit_tiny_patch16_224", **small, **settings)
+
+
+def make_cls_last() -> nn.Module:
+    return Wrapped(_timm_vit(), lambda network, x: network.forward_features(x).roll(-1, 1))
+
+
+def make_registers_last() -> nn.Module:
+    return Wrapped(
+        _timm_vit(reg_tokens=4), lambda network, x: network.forward_features(x).roll(-4, 1)
+    )
+
+
+def make_columns_first() -> nn.Module:
+    def run(network: Any, images: Tensor) -> Tensor:
+        tokens: Tensor = network.forward_features(images)[:, 1:]
+        return tokens.unflatten(1, (7, 7)).transpose(1, 2).flatten(1, 2)
+
+    return Wrapped(_timm_vit(), run)
+
+
+def make_broken() -> nn.Module:
+    network = _timm_vit()
+    network.blocks[0].mlp.fc1.weight.data[3, 4] = torch.nan
+    return network
+
+
+def make_efficientnet() -> nn.Module:
+    import timm
+
+    return timm.create_model("efficientnet_b0")
+
+
+@pytest.mark.parametrize(
+    ("function", "modules", "fields", "message"),
+    [
+        ("make_swin", ["layers.0"], {}, "read as 28 x 24 cells(.|\n)*`channels_last: true`"),
+        ("make_sam", ["vision_encoder.layers.0"], {}, "read as 7 x 32 cells"),
+        ("make_mae", ["layers.1"], {"has_cls": True}, "other values in a second pass(.|\n)*masks"),
+        ("make_hiera", ["blocks.0"], {}, "read as 56 x 56 patches in raster order(.|\n)*`grid`"),
+        ("make_vjepa", ["out"], {}, "read as 8 x 8 patches in raster order"),
+        ("make_cls_last", ["out"], {"has_cls": True}, "changes of the image show another order"),
+        ("make_registers_last", ["out"], {"has_cls": True, "registers": 4}, "another order"),
+        ("make_columns_first", ["out"], {}, "another order"),
+        ("make_broken", ["blocks.1"], {"has_cls": True}, "not finite(.|\n)*NaN"),
+    ],
+)
+def test_tokens_in_another_order_than_the_image_are_refused(
+    function: str, modules: list[str], fields: dict[str, Any], message: str
+) -> None:
+    side = {"make_mae": 224, "make_hiera": 224, "make_vjepa": 64}.get(function, 112)
+    with pytest.raises(ModelError, match=message):
+        load(function, *modules, transform={"input_px": side}, **fields)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("function", "modules", "grids"),
+    [
+        ("make_swin", ["layers.0", "layers.1"], [(28, 28), (14, 14)]),
+        ("make_sam", ["vision_encoder.layers.0", "vision_encoder.layers.1"], [(7, 7), (7, 7)]),
+    ],
+)
+def test_maps_whose_channels_are_last(
+    function: str, modules: list[str], grids: list[tuple[int, int]]
+) -> None:
+    model = load(function, *modules, transform={"input_px": 112}, channels_last=True)
+    assert [shape.token_map.grid for shape in model.shapes.values()] == grids
+    x = model.preprocess(pixels(side=112))
+    maps: list[Tensor] = []
+    hook = model.blocks[1].register_forward_hook(lambda module, inputs, map_: maps.append(map_))
+    model.network(x)
+    hook.remove()
+    (last,) = dict(model.residual_stream(x, [2])).values()
+    assert torch.equal(last, maps[0].flatten(1, 2))
+    check_model(model)
+    edited = dict(model.edited_stream(x, [1, 2], {1: lambda tokens: tokens + 1.0}))
+    plain = dict(model.residual_stream(x, [1]))
+    assert torch.equal(edited[1], plain[1] + 1.0)
+    assert not torch.equal(edited[2], last)
+
+
+def test_cells_of_a_mobile_network_overlap_and_are_not_refused() -> None:
+    load("make_efficientnet", "blocks.1", "blocks.4", "blocks.6", transform={"input_px": 128})
 
 
 # --- from activations to probes --------------------------------------------------------------

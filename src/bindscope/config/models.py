@@ -330,6 +330,9 @@ class PythonModel(ModelEntry):
         None,
         description="With `modules`: tokens before the first patch. Default: registers and [CLS].",
     )
+    channels_last: bool = Field(
+        False, description="With `modules`: maps are (B, H, W, C), as in Swin, not (B, C, H, W)."
+    )
     grid: tuple[PositiveInt, PositiveInt] | None = Field(
         None,
         description="With `modules`: rows and columns of the patch tokens. Default: a square; a "
@@ -358,9 +361,10 @@ class PythonModel(ModelEntry):
     @model_validator(mode="after")
     def _layers_are_named_or_counted(self) -> Self:
         if not self.modules:
+            hook_fields = ("has_cls", "registers", "prefix", "channels_last", "grid", "transform")
             unused = [
                 name
-                for name in ("has_cls", "registers", "prefix", "grid", "transform")
+                for name in hook_fields
                 if getattr(self, name) != type(self).model_fields[name].default
             ]
             if unused:

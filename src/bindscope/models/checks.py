@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from bindscope.core.interfaces import Layer, Model
 from bindscope.models.base import LayerShape, TokenMap, layer_shapes
+from bindscope.models.hooked import map_to_tokens
+from bindscope.models.patch_changes import change_patches
 from bindscope.models.python_adapter import complaints
 from bindscope.models.stream import FrozenViT
 
@@ -179,17 +181,8 @@ def _check_map(model: Model, shapes: Mapping[Layer, LayerShape], images: NDArray
     """Change one patch of the image after the other: its own token changes most."""
     first = next(iter(shapes))
     tokens = shapes[first].token_map
-    rows, columns = tokens.grid
-    height, width = images.shape[1:3]
     cells = np.random.default_rng(1).permutation(tokens.n_patches)[:CELLS]
-    changed = images[:1].repeat(len(cells), axis=0)
-    for number, cell in enumerate(cells):
-        row, column = divmod(int(cell), columns)
-        inside = np.s_[
-            row * height // rows : (row + 1) * height // rows,
-            column * width // columns : (column + 1) * width // columns,
-        ]
-        changed[(number, *inside)] ^= 255
+    changed = change_patches(images[0], tokens.grid, cells)
     ((_, before),) = model.residual_stream(model.preprocess(images[:1]), [first])
     ((_, after),) = model.residual_stream(model.preprocess(changed), [first])
     moved = (after - before).norm(dim=-1).cpu().numpy()
@@ -257,11 +250,12 @@ def _check_parity(
         for number, block in enumerate(blocks, start=1):
             stack.callback(block.register_forward_hook(hook(number)).remove)
         output = run(model.preprocess(images))
+    last = getattr(model, "channels_last", False)
     for layer, copy in copies.items():
         if layer not in stream:
             continue
-        if not _same(_tokens(copy), stream[layer]):
-            stale = _same(_tokens(outputs[layer]), stream[layer])
+        if not _same(map_to_tokens(copy, last), stream[layer]):
+            stale = _same(map_to_tokens(outputs[layer], last), stream[layer])
             raise AssertionError(
                 f"layer {layer} is what its block gives in the network's own forward pass"
                 + (
@@ -381,9 +375,9 @@ def _check_positions(
     for name, weight in network.named_parameters():
         if weight.ndim < 2 or weight.shape[-1] != model.dim or not _POSITIONS.search(name):
             continue
-        others = weight.shape[-2] - tokens.n_patches
-        if not 0 <= others <= tokens.prefix:
-            problems.append(f"{name} has {weight.shape[-2]} positions, and there are "
+        positions = weight.shape[:-1].numel()
+        if not 0 <= positions - tokens.n_patches <= tokens.prefix:
+            problems.append(f"{name} has {positions} positions, and there are "
                             f"{tokens.grid[0]} x {tokens.grid[1]} patches")  # fmt: skip
     assert resized or not problems, (
         f"{problems[0]}: they are interpolated. Pass `resized=True` if this is wanted"
@@ -400,10 +394,6 @@ def _setting(network: nn.Module, config: Mapping[str, Any] | None, name: str) ->
     if tower is not None:
         values = tower if isinstance(tower, Mapping) else vars(tower)
     return values.get(name)
-
-
-def _tokens(output: Tensor) -> Tensor:
-    return output.flatten(2).transpose(1, 2) if output.ndim == 4 else output
 
 
 def _same(tokens: Tensor, expected: Tensor) -> bool:

@@ -20,6 +20,7 @@ from bindscope.models.attention import AttentionRecorder, BlockAttention, ordere
 from bindscope.models.base import LayerShape, TokenMap
 from bindscope.models.edits import apply_edit, check_edits, grad_mode
 from bindscope.models.images import Transform
+from bindscope.models.patch_changes import check_layers
 from bindscope.models.stream import freeze, state_sha256
 
 _TRIED = 2  # images of the pass that finds the shapes
@@ -34,15 +35,17 @@ class HookedModule:
     """A frozen module whose layers are what its named submodules give (`Model`, `Editable`).
 
     Layer l is the output of ``config.modules[l - 1]``, or its first element where that is a tuple,
-    as it is at that moment: what changes it in place afterwards is not seen. A map (B, C, H, W)
-    becomes H * W patch tokens in raster order. Made, it is run once on two grey images, which
-    gives the shapes. The input's side is `scene_px` where the configuration names none.
+    as it is at that moment: what changes it in place afterwards is not seen. A map (B, C, H, W), or
+    (B, H, W, C) with ``config.channels_last``, becomes H * W patch tokens in raster order. Made, it
+    is run on two grey images, which gives the shapes, and on an image whose patches are changed in
+    turn, which shows their order. The input's side is `scene_px` where the configuration names
+    none.
 
     Raises
     ------
     ModelError
-        If there is no such submodule, it does not run exactly once in a pass, or what it gives is
-        neither tokens nor a map.
+        If there is no such submodule, it does not run exactly once in a pass, what it gives is
+        neither tokens nor a map, differs between passes, or is not in raster order.
     """
 
     def __init__(
@@ -63,12 +66,14 @@ class HookedModule:
             )
         pixels = config.transform
         self._transform = Transform(side, pixels.interpolation, pixels.mean, pixels.std)
+        self.channels_last = config.channels_last
         self.n_layers = len(config.modules)
         self.shapes: dict[Layer, LayerShape] = self._find_shapes(config, side)
         self.dim = self.shapes[self.n_layers].dim
         self.token_map = self.shapes[self.n_layers].token_map
         self.weights_sha256 = state_sha256(module.state_dict())
         self.revision = f"{config.source} with seed {config.seed}"
+        check_layers(self, side, config.extraction.batch_size, where, config.modules)
 
     def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
         """Resize and normalise images: uint8 (B, H, W, 3) to float32 (B, 3, px, px)."""
@@ -95,9 +100,10 @@ class HookedModule:
 
         def keep(layer: int, output: Any) -> Any:
             if layer in edits:
-                output = _edited(output, edits[layer], layer, self._where)
+                output = self._edited(output, edits[layer], layer)
             if layer in requested:
-                captured[layer] = _tokens(_first(output)).to(torch.float32, copy=True)
+                tokens = map_to_tokens(_first(output), self.channels_last)
+                captured[layer] = tokens.to(torch.float32, copy=True)
             if len(captured) == len(requested):
                 raise _Captured
             return output
@@ -122,7 +128,7 @@ class HookedModule:
             if not pending:
                 raise _Captured
             if layer in edits:
-                return _edited(output, edits[layer], layer, self._where)
+                return self._edited(output, edits[layer], layer)
             return output
 
         def opener(block: int) -> Callable[[nn.Module, Any], None]:
@@ -186,6 +192,23 @@ class HookedModule:
             shapes[number] = _layer_shape(shapes_of_calls[0], config, side, where)
         return shapes
 
+    def _edited(self, output: Any, edit: Edit, layer: int) -> Any:
+        """Return a submodule's output with its tokens, or the cells of its map, edited."""
+        before = _first(output)
+        after = apply_edit(edit, map_to_tokens(before, self.channels_last), layer, self._where)
+        if before.ndim == 4 and not self.channels_last:
+            after = after.transpose(1, 2)
+        after = after.reshape(before.shape)
+        if isinstance(output, Tensor):
+            return after
+        if type(output) in (tuple, list):
+            return type(output)((after, *output[1:]))
+        raise ModelError(
+            self._where, f"layer {layer} gives {type(output).__name__}, whose tokens cannot be "
+            "replaced",
+            "name a submodule that returns a tensor or a tuple, such as the block inside of it",
+        )  # fmt: skip
+
     @contextmanager
     def _hooks(self, layers: Iterable[int], take: Callable[[int, Any], Any]) -> Iterator[None]:
         """While the context lasts, let `take` see and replace submodules' outputs by layer."""
@@ -231,25 +254,11 @@ def _shape(output: Any) -> Any:
     return tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
 
 
-def _tokens(output: Tensor) -> Tensor:
-    """Return a map (B, C, H, W) as tokens (B, H * W, C), and tokens as they are."""
-    return output.flatten(2).transpose(1, 2) if output.ndim == 4 else output
-
-
-def _edited(output: Any, edit: Edit, layer: int, where: str) -> Any:
-    """Return a submodule's output with its tokens, or the cells of its map, edited."""
-    before = _first(output)
-    after = apply_edit(edit, _tokens(before), layer, where)
-    if before.ndim == 4:
-        after = after.transpose(1, 2).reshape(before.shape)
-    if isinstance(output, Tensor):
-        return after
-    if type(output) in (tuple, list):
-        return type(output)((after, *output[1:]))
-    raise ModelError(
-        where, f"layer {layer} gives {type(output).__name__}, whose tokens cannot be replaced",
-        "name a submodule that returns a tensor or a tuple, such as the block inside of it",
-    )  # fmt: skip
+def map_to_tokens(output: Tensor, channels_last: bool) -> Tensor:
+    """Return a map as tokens (B, H * W, C), and tokens as they are."""
+    if output.ndim != 4:
+        return output
+    return output.flatten(1, 2) if channels_last else output.flatten(2).transpose(1, 2)
 
 
 def _layer_shape(shape: Any, config: PythonModel, side: int, where: str) -> LayerShape:
@@ -272,7 +281,8 @@ def _layer_shape(shape: Any, config: PythonModel, side: int, where: str) -> Laye
                 "set `has_cls: false`, `registers: 0` and no `prefix`; read tokens by an entry of "
                 "their own in `models`",
             )  # fmt: skip
-        width, grid = shape[1], (shape[2], shape[3])
+        channels, *cells = shape[1:] if not config.channels_last else (shape[3], *shape[1:3])
+        width, grid = channels, (cells[0], cells[1])
     else:
         width, grid = shape[2], _grid(shape[1], prefix, config, where)
     # A map of a convolution covers the whole image; where its cells are no whole number of pixels,

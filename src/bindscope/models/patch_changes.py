@@ -1,0 +1,139 @@
+"""Which token shows which patch: patches of an image are changed, and the token that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.core.errors import ModelError
+from bindscope.core.interfaces import Layer, Model
+from bindscope.models.base import LayerShape, layer_shapes
+
+_CELLS = 16  # patches that are changed in turn
+_SEED = 1
+_SAME = 1e-4  # of the largest value: what two equal passes may differ by
+# Cells of overlapping convolutions can change less than their neighbours: so many need to be right.
+_SHARE = 1 / 3
+_LARGE = 7  # cells on a side, from which neighbours are told from cells at random
+
+
+def choose_cells(grid: tuple[int, int]) -> NDArray[np.intp]:
+    """Return numbers of cells in raster order, a third of them at each of two edges.
+
+    If tokens are shifted by one, cells of the left or right edge are found at the other edge.
+    """
+    rows, columns = grid
+    rng = np.random.default_rng(_SEED)
+    at_edge = min(rows, _CELLS // 3)
+    first_column = rng.permutation(rows)[:at_edge] * columns
+    last_column = rng.permutation(rows)[:at_edge] * columns + columns - 1
+    anywhere = rng.permutation(rows * columns)[: _CELLS - 2 * at_edge]
+    return np.unique(np.concatenate([first_column, last_column, anywhere]))
+
+
+def change_patches(
+    image: NDArray[np.uint8], grid: tuple[int, int], cells: NDArray[np.intp]
+) -> NDArray[np.uint8]:
+    """Return an image (H, W, 3) once per cell, with the colors of that cell inverted."""
+    rows, columns = grid
+    height, width = image.shape[:2]
+    changed = np.repeat(image[None], len(cells), axis=0)
+    for number, cell in enumerate(cells):
+        row, column = divmod(int(cell), columns)
+        inside_rows = slice(row * height // rows, (row + 1) * height // rows)
+        inside_columns = slice(column * width // columns, (column + 1) * width // columns)
+        changed[number, inside_rows, inside_columns] ^= 255
+    return changed
+
+
+def most_changed(before: Tensor, after: Tensor) -> NDArray[np.intp]:
+    """Return which of the tokens (1, T, d) changes most in each of the images (n, T, d).
+
+    Changes are relative, since tokens of large norm change with any part of an image.
+    """
+    norm = before.norm(dim=-1)
+    relative = (after - before).norm(dim=-1) / (norm + norm.mean())
+    most: NDArray[np.intp] = relative.argmax(dim=1).cpu().numpy()
+    return most
+
+
+def is_raster(
+    grid: tuple[int, int], cells: NDArray[np.intp], most: NDArray[np.intp], is_map: bool
+) -> bool:
+    """Return whether the cells that change most are those that were changed, or neighbours."""
+    rows, columns = grid
+    tolerance = int(is_map or min(grid) >= _LARGE)
+    row, column = np.divmod(cells, columns)
+    distance = np.maximum(abs(most // columns - row), abs(most % columns - column))
+    transposed = np.maximum(abs(most % rows - row), abs(most // rows - column))
+    near = distance <= tolerance
+    if near.mean() < max(_SHARE, (transposed <= tolerance).mean()):
+        return False
+    edges = (near[column == 0], near[column == columns - 1])
+    return is_map or all(edge.any() for edge in edges)
+
+
+def check_layers(
+    model: Model, side: int, batch_size: int, where: str, names: Sequence[str]
+) -> None:
+    """Refuse layers that differ between passes, or whose patches are not in raster order.
+
+    `side` is that of images in pixels; `names` are those of layers 1, 2, ... in messages.
+    """
+    shapes = layer_shapes(model)
+    layers = list(shapes)
+    places = {
+        layer: f"{where}, submodule {name!r}" for layer, name in zip(layers, names, strict=True)
+    }
+    image = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    pixels = model.preprocess(image[None])
+    plain, again = (dict(model.residual_stream(pixels, layers)) for _ in range(2))
+    for layer in layers:
+        _check_passes(plain[layer], again[layer], places[layer])
+    for grid in sorted({shape.token_map.grid for shape in shapes.values()}):
+        same_grid = [layer for layer in layers if shapes[layer].token_map.grid == grid]
+        cells = choose_cells(grid)
+        changed = change_patches(image, grid, cells)
+        most: dict[Layer, list[NDArray[np.intp]]] = {layer: [] for layer in same_grid}
+        for start in range(0, len(cells), batch_size):
+            pixels = model.preprocess(changed[start : start + batch_size])
+            for layer, tokens in model.residual_stream(pixels, same_grid):
+                patches = shapes[layer].token_map.patches
+                most[layer].append(most_changed(plain[layer][:, patches], tokens[:, patches]))
+        for layer in same_grid:
+            if not is_raster(grid, cells, np.concatenate(most[layer]), shapes[layer].is_map):
+                raise _misplaced(shapes[layer], places[layer])
+
+
+def _check_passes(tokens: Tensor, again: Tensor, where: str) -> None:
+    if not tokens.isfinite().all():
+        raise ModelError(
+            where, "it gives values that are not finite",
+            "check its weights for NaN, and the range of its input (`transform`)",
+        )  # fmt: skip
+    if float((tokens - again).abs().max()) > _SAME * float(tokens.abs().max()):
+        raise ModelError(
+            where, "it gives other values in a second pass over the same image",
+            "switch off what is random in it (masks of patches, noise), or wrap it in a module "
+            "that does",
+        )  # fmt: skip
+
+
+def _misplaced(shape: LayerShape, where: str) -> ModelError:
+    rows, columns = shape.token_map.grid
+    if shape.is_map:
+        return ModelError(
+            where, f"its map is read as {rows} x {columns} cells of {shape.dim} channels, which do "
+            "not lie as the image does",
+            "set `channels_last: true` if its maps are (B, H, W, C); otherwise return them as "
+            "(B, C, H, W), rows from the top",
+        )  # fmt: skip
+    return ModelError(
+        where, f"its tokens are read as {rows} x {columns} patches in raster order, and changes of "
+        "the image show another order",
+        "correct `grid` (rows, columns), `prefix` and `has_cls`; or wrap the module, and return "
+        "a map (B, C, H, W) or every patch in raster order",
+    )  # fmt: skip
