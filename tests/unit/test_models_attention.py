@@ -100,7 +100,7 @@ def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
             value = torch.eye(16).expand(len(tokens), shared, 16, 16)
             read = functional.scaled_dot_product_attention(query, key, value, **self.arguments)
             self.weights = read.detach()
-            return read.flatten(1, 2)
+            return torch.cat([tokens, read.transpose(1, 2).flatten(2)], dim=-1)
 
     keep = torch.rand(16, 16, generator=torch.Generator().manual_seed(0)) < 0.7
     keep.fill_diagonal_(True)
@@ -111,7 +111,7 @@ def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
     torch.manual_seed(0)
     for case in cases:
         inner = Inner(case)
-        model = hooked(Stack(4, inner=inner), "inner", grid=(8, 8))
+        model = hooked(Stack(4, inner=inner), "inner")
         ((_, attention),) = model.attention(PIXELS, [1])
         torch.testing.assert_close(attention.weights(), inner.weights, **CLOSE)
 
