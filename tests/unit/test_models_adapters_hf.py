@@ -244,6 +244,14 @@ def test_missing_weights_are_an_error_not_a_random_layer(tmp_path: Path) -> None
         ({"input_px": 30}, "30 px is not a whole number of patches of 8 px(.|\n)*input_px: 24"),
         ({"n_layers": 4}, "3 blocks, the configuration says 4(.|\n)*set `n_layers: 3`"),
         ({"overrides": {"model_type": "bert"}}, "'bert' are not supported(.|\n)*dinov2"),
+        (
+            {"overrides": {"model_type": "vit", **OVERRIDES["vit"], "num_channels": 4}},
+            "reads images of 4 channels, not 3",
+        ),
+        (
+            {"overrides": {"model_type": "vit", **OVERRIDES["vit"], "image_size": [32, 48]}},
+            r"its image_size is \[32, 48\], not a square",
+        ),
     ],
 )
 def test_errors_name_the_remedy(changes: dict[str, Any], message: str) -> None:
@@ -284,6 +292,42 @@ def test_preprocessing_equals_the_librarys(
     assert ours.dtype == torch.float32
     assert ours.shape == (3, 3, 32, 32)
     assert torch.allclose(ours, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_rescale": False}, "`do_rescale: false`(.|\n)*a function of your own"),
+        ({"do_resize": False}, "`do_resize: false`"),
+        ({"image_mean": [0.5]}, "image_mean of its preprocessor has 1 values, not 3"),
+        ({"rescale_factor": 1 / 127.5}, "scales by"),
+    ],
+)
+def test_preprocessors_that_do_something_else_are_refused(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    library_model("vit").save_pretrained(tmp_path)
+    processor = {"size": {"height": 32, "width": 32}, **changes}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    with pytest.raises(ModelError, match=message):
+        load_model(local(tmp_path), None, "cpu")
+
+
+def test_one_number_is_that_of_all_channels(tmp_path: Path) -> None:
+    library_model("vit").save_pretrained(tmp_path)
+    processor = {"image_mean": 0.5, "image_std": 0.25, "size": 32}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    model = load_model(local(tmp_path), None, "cpu")
+    white = np.full((1, 32, 32, 3), 255, dtype=np.uint8)
+    torch.testing.assert_close(model.preprocess(white), torch.full((1, 3, 32, 32), 2.0))
+
+
+def test_a_weight_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    library = library_model("vit")
+    next(library.layers[1].parameters()).data[0] = float("nan")
+    library.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"is not finite(.|\n)*NaN"):
+        load_model(local(tmp_path), None, "cpu")
 
 
 def test_siglip2_reads_what_its_processor_gives() -> None:

@@ -21,7 +21,8 @@ workarounds.declare_torchvision_operators()
 import timm  # noqa: E402  (after the cure)
 from timm.models.vision_transformer import VisionTransformer  # noqa: E402
 
-_TINY = {"depth": 3, "embed_dim": 32, "num_heads": 2, "img_size": 32}
+_NARROW = {"depth": 3, "embed_dim": 32, "num_heads": 2}
+_TINY = {**_NARROW, "img_size": 32}
 # name, overrides, prefix, registers, [CLS], patch
 MODELS: list[tuple[str, dict[str, Any], int, int, bool, int]] = [
     ("vit_tiny_patch16_224", {**_TINY, "reg_tokens": 4}, 5, 4, True, 16),
@@ -181,11 +182,37 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
         ("vit_tiny_patch16_224", {"n_layers": 5}, "3 blocks, the configuration says 5"),
         ("swin_tiny_patch4_window7_224", {"overrides": {}}, "not a plain vision transformer"),
         ("cait_xxs24_224", {}, "tokens, but the token map counts"),
+        # The stem reads 378 of 384 px: labels would cut the whole image into 27 rows.
+        ("vit_so400m_patch14_siglip_384", {"overrides": _NARROW}, "384 px(.|\n)*`input_px: 378`"),
+        ("vit_so400m_patch14_siglip_gap_384", {"overrides": _NARROW}, "`input_px: 378`"),
+        ("vit_tiny_patch16_224", {"overrides": {**_TINY, "in_chans": 4}}, "of 4 channels, not 3"),
     ],
 )
 def test_errors_name_the_problem(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load_model(configuration(name, **{"overrides": _TINY, **changes}), None, "cpu")
+
+
+def test_a_size_that_the_stem_reads_whole() -> None:
+    config = configuration("vit_so400m_patch14_siglip_384", _NARROW, input_px=378)
+    assert load_model(config, None, "cpu").token_map.grid == (27, 27)
+
+
+def test_weights_of_quick_gelu_are_refused_under_another_models_name() -> None:
+    """Timm's own notes say which; each of them is there under the right name too."""
+    refused = []
+    for name in timm.list_models("*clip*", pretrained=True):
+        config = configuration(name, {}, pretrained=True)
+        with pytest.raises(ModelError) as error:  # at the latest because the weights are not here
+            load_model(config, None, "cpu")
+        if "QuickGELU" in error.value.problem:
+            refused.append(name)
+            right = error.value.remedy.removeprefix("use timm:")
+            assert right in timm.list_models("*quickgelu*", pretrained=True)
+    assert len(refused) >= 17
+    assert "quickgelu" not in " ".join(refused)
+    assert "vit_large_patch14_clip_224.openai" in refused
+    assert "vit_base_patch16_clip_224.laion2b" not in refused
 
 
 def test_the_cure_is_not_needed_with_cuda_or_working_operators(

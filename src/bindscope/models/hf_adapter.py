@@ -116,13 +116,14 @@ def load(
     settings = _settings(config, folder, where)
     family = FAMILIES[settings.model_type]
     processor = _processor(folder)
+    trained_px = _trained_px(settings, where)
     px = config.input_px or _own_px(settings, processor, where)
     patch = _side(settings.patch_size, "patch", where)
     images.check_input_px(px, patch, where)
     model = _create(family, settings, config, resolved, where)
     digest = resolved.sha256 if resolved else state_sha256(model.state_dict())
     freeze(model, device)
-    resized = px != _trained_px(settings)
+    resized = px != trained_px
 
     def forward(pixels: Tensor) -> Tensor:
         return family.run(model, pixels, resized)
@@ -147,11 +148,18 @@ def transform(
     processor: Mapping[str, Any], family: Family, px: int, where: str
 ) -> images.Transform:
     """Return the transform that a checkpoint's preprocessor file describes, or the family's."""
+    mean = _channels(processor.get("image_mean") or family.statistics[0], "image_mean", where)
+    std = _channels(processor.get("image_std") or family.statistics[1], "image_std", where)
     if processor.get("do_normalize") is False:
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    else:
-        mean = tuple(processor.get("image_mean") or family.statistics[0])
-        std = tuple(processor.get("image_std") or family.statistics[1])
+    for step in ("do_rescale", "do_resize"):
+        if processor.get(step) is False:
+            raise ModelError(
+                where, f"its preprocessor has `{step}: false`, so its input has another range or "
+                "size than that of images here",
+                "if this is no mistake of the file, wrap the model in a function of your own "
+                "(`source: python:<module>:<function>`)",
+            )  # fmt: skip
     if abs(float(processor.get("rescale_factor", 1 / 255)) * 255 - 1) > 1e-6:
         raise ModelError(
             where, f"its preprocessor scales by {processor['rescale_factor']}, not by 1/255",
@@ -159,6 +167,17 @@ def transform(
         )  # fmt: skip
     mode = images.interpolation(processor.get("resample", family.mode), where)
     return images.Transform(px, mode, mean, std)
+
+
+def _channels(value: Any, what: str, where: str) -> tuple[float, ...]:
+    """Return a statistic of three channels, which may be one number for all of them."""
+    values = value if isinstance(value, list | tuple) else [value] * 3
+    if len(values) != 3:
+        raise ModelError(
+            where, f"{what} of its preprocessor has {len(values)} values, not 3",
+            "use a model of RGB images",
+        )  # fmt: skip
+    return tuple(float(number) for number in values)
 
 
 def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
@@ -191,6 +210,11 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
         setattr(settings, key, value)
     if settings.model_type == "vit_mae":
         settings.mask_ratio = 0.0
+    if getattr(settings, "num_channels", 3) != 3:
+        raise ModelError(
+            where, f"it reads images of {settings.num_channels} channels, not 3",
+            "use a model of RGB images",
+        )  # fmt: skip
     return settings
 
 
@@ -209,7 +233,10 @@ def _side(value: Any, what: str, where: str) -> int:
     sides = list(value.values()) if isinstance(value, Mapping) else value
     sides = list(sides) if isinstance(sides, list | tuple) else [sides]
     if len(set(sides)) != 1:
-        raise ModelError(where, f"its {what} is {value}, not a square", "set `input_px`")
+        raise ModelError(
+            where, f"its {what} is {value}, not a square",
+            "set `input_px`" if what == "input" else "use a model of square images and patches",
+        )  # fmt: skip
     return int(sides[0])
 
 
@@ -224,12 +251,11 @@ def _token_map(family: Family, settings: Any, side: int, patch_px: int) -> Token
     )
 
 
-def _trained_px(settings: Any) -> int:
+def _trained_px(settings: Any, where: str) -> int:
     """Return the side that the position embeddings are made for."""
     if settings.model_type == "siglip2_vision_model":
         return math.isqrt(int(settings.num_patches)) * int(settings.patch_size)
-    size = settings.image_size
-    return int(size if isinstance(size, int) else size[0])
+    return _side(settings.image_size, "image_size", where)
 
 
 def _own_px(settings: Any, processor: Mapping[str, Any], where: str) -> int:
@@ -240,7 +266,7 @@ def _own_px(settings: Any, processor: Mapping[str, Any], where: str) -> int:
         return _side(processor["size"], "input", where)
     if "max_num_patches" in processor:
         return math.isqrt(int(processor["max_num_patches"])) * int(settings.patch_size)
-    return _trained_px(settings)
+    return _trained_px(settings, where)
 
 
 def _create(

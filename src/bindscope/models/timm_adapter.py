@@ -40,6 +40,11 @@ def load(
             "choose one of timm's ViT, DeiT, BEiT, EVA, DINOv2/v3, CLIP or SigLIP models",
         )
     px = _resize(model, config.input_px, where)
+    stem = next(part for part in model.patch_embed.modules() if isinstance(part, nn.Conv2d))
+    if stem.in_channels != 3:
+        raise ModelError(
+            where, f"it reads images of {stem.in_channels} channels, not 3", "drop `in_chans`"
+        )
     freeze(model, device)
     for module in model.modules():
         if hasattr(module, "fused_attn"):
@@ -64,6 +69,7 @@ def hub_repository(name: str) -> tuple[str, str | None]:
     """Return the hub repository of a timm model, and its safetensors file where timm names one."""
     import timm
 
+    refuse_exact_gelu(name)
     pretrained_config = timm.models.get_pretrained_cfg(name) if timm.is_model(name) else None
     if pretrained_config is None or not pretrained_config.hf_hub_id:
         raise ModelError(
@@ -77,6 +83,19 @@ def hub_repository(name: str) -> tuple[str, str | None]:
     return pretrained_config.hf_hub_id, filename if filename and filename.endswith(
         ".safetensors"
     ) else None
+
+
+def refuse_exact_gelu(name: str) -> None:
+    """Refuse weights that were trained with QuickGELU in a model that computes exact GELU."""
+    import timm
+
+    pretrained_config = timm.models.get_pretrained_cfg(name) if timm.is_model(name) else None
+    notes = " ".join((pretrained_config and pretrained_config.notes) or ())
+    if "natively QuickGELU" in notes and "quickgelu" not in name:
+        raise ModelError(
+            f"timm:{name}", "its weights were trained with QuickGELU, and this name computes "
+            "exact GELU", f"use timm:{name.replace('_clip_', '_clip_quickgelu_')}",
+        )  # fmt: skip
 
 
 def token_map(model: Any, px: int) -> TokenMap:
@@ -113,6 +132,7 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
                     "use arguments of timm's VisionTransformer, such as depth and embed_dim",
                 ) from error  # fmt: skip
         return model, f"random weights, seed {config.seed}", state_sha256(model.state_dict())
+    refuse_exact_gelu(name)
     resolved = resolve(config, weights)
     try:  # strict: timm would only log weights that are missing from the file
         model = timm.create_model(
@@ -128,14 +148,15 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
 
 def _resize(model: Any, input_px: int | None, where: str) -> int:
     """Set the side of the input, interpolating position embeddings; return it."""
-    default_size = model.patch_embed.img_size
+    default_size, patch_px = model.patch_embed.img_size, int(model.patch_embed.feat_ratio())
     if input_px is None:
         if default_size is None or default_size[0] != default_size[1]:
             raise ModelError(
                 where, f"its own input is {default_size}, not a square", "set `input_px`"
             )
+        check_input_px(int(default_size[0]), patch_px, where)
         return int(default_size[0])
-    check_input_px(input_px, int(model.patch_embed.feat_ratio()), where)
+    check_input_px(input_px, patch_px, where)
     if default_size is not None and tuple(default_size) == (input_px, input_px):
         return input_px
     if not hasattr(model, "set_input_size"):
