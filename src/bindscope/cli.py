@@ -13,7 +13,7 @@ from bindscope import __version__
 from bindscope.config.composition import read_configuration
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.graph import Graph
-from bindscope.core.work import DEVICES, refuse
+from bindscope.core.work import refuse
 from bindscope.studies.build import all_steps, read_graph
 
 DECIDES_NOTHING = True
@@ -67,13 +67,11 @@ def _path(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> int:
     graph = load_graph(arguments.configfile)
     if arguments.cost:
-        from bindscope.commands import calibration, cost
+        from bindscope.commands import cost
 
         products = list(graph.products.values()) if arguments.all else cost.would_run(graph)
-        name = arguments.device
-        machine = DEVICES[name] if name else calibration.this_machine()
-        print(cost.table(products, machine))
-        refuse(products, 0, arguments.configfile, machine.gpu_mb or cost.gpu_memory_mb())
+        print(*graph.notes, cost.table(products, arguments.configfile), sep="\n")
+        refuse(products, 0, arguments.configfile, cost.gpu_memory_mb())
         return 0
     from bindscope.commands.plan import dry_run
 
@@ -151,9 +149,8 @@ def parser() -> argparse.ArgumentParser:
         "plan", _plan, "show in a few lines what would run, and why",
         "--configfile config/presets/ci.yaml",
     )  # fmt: skip
-    plan.add_argument("--cost", action="store_true", help="jobs, hours, memory and disk instead")
+    plan.add_argument("--cost", action="store_true", help="jobs, memory, disk and hours instead")
     plan.add_argument("--all", action="store_true", help="of all jobs, those too that are done")
-    plan.add_argument("--device", choices=sorted(DEVICES), help="on a GPU of this name, not here")
     configfile(plan)
     path = command("path", _path, "print the paths of products", "codes split=test --output store")
     path.add_argument("rule", metavar="RULE", help="name of the rule that makes it, such as fit")

@@ -72,7 +72,6 @@ class LogHandler(LogHandlerBase):
     def know(
         self,
         phase_of: Mapping[str, str],
-        forecast: Mapping[str, float],
         explain: Callable[[Sequence[Planned]], str],
     ) -> None:
         """Take what the Snakefile knows of the run.
@@ -81,12 +80,10 @@ class LogHandler(LogHandlerBase):
         ----------
         phase_of
             The phase of each rule; the screen has them in this order.
-        forecast
-            Seconds that a job of a rule is expected to take.
         explain
             Says in a few lines what the jobs of a dry run are, and why they would run.
         """
-        self.run.know(phase_of, forecast)
+        self.run.know(phase_of)
         self._explain = explain
 
     @property

@@ -76,12 +76,11 @@ class Run:
         self.running: dict[int, Running] = {}
         self.goals: set[str] = set()  # rules of the run, with `all`
         self._phase_of: Mapping[str, str] = {}
-        self._forecast: Mapping[str, float] = {}
         self._measured: dict[str, list[float]] = {}
 
-    def know(self, phase_of: Mapping[str, str], forecast: Mapping[str, float]) -> None:
-        """Take each rule's phase, in the order of the screen, and the forecast seconds of a job."""
-        self._phase_of, self._forecast = phase_of, forecast
+    def know(self, phase_of: Mapping[str, str]) -> None:
+        """Take each rule's phase, in the order of the screen."""
+        self._phase_of = phase_of
 
     def plan(self, stats: Mapping[str, int]) -> None:
         """Take the number of jobs by rule, as Snakemake counts them."""
@@ -131,35 +130,30 @@ class Run:
         """Whether all jobs ended well."""
         return all(phase.is_done for phase in self.phases.values())
 
-    def seconds_left(self, *phases: Phase) -> float | None:
-        """Estimate how long the jobs of some phases take; None where that is not known.
+    @property
+    def n_jobs(self) -> tuple[int, int]:
+        """Jobs that ended well, and all of the run."""
+        phases = self.phases.values()
+        return sum(p.n_done for p in phases), sum(p.total.total() for p in phases)
 
-        A rule's jobs take what those took that have ended; before one has, what was forecast, times
-        what the forecasts of others were off by.
+    def seconds_left(self, *phases: Phase) -> tuple[float, bool]:
+        """Estimate how long the jobs of some phases take, by those of this run that have ended.
+
+        A rule's jobs take what those took that have ended. Where none has, they are left out, and
+        the second value is False.
         """
         now, running = self.clock(), list(self.running.values())
         names = {phase.name for phase in phases}
-        work = 0.0
-        for phase in phases:
-            for rule, n in list(phase.n_remaining.items()):
-                if (each := self._seconds(rule)) is None:
-                    return None
-                spent = [min(now - job.started, each) for job in running if job.rule == rule]
-                work += max(n * each - sum(spent), 0.0)
+        work, is_whole = 0.0, True
+        for rule, n in [item for phase in phases for item in phase.n_remaining.items() if item[1]]:
+            if not (ended := self._measured.get(rule)):
+                is_whole = False
+                continue
+            each = sum(ended) / len(ended)
+            spent = [min(now - job.started, each) for job in running if job.rule == rule]
+            work += max(n * each - sum(spent), 0.0)
         at_work = [job for job in running if job.phase in names]
-        return work / max(1, len(at_work)) if work else None
-
-    def _seconds(self, rule: str) -> float | None:
-        """Estimate the seconds of a job of a rule."""
-        if seconds := self._measured.get(rule):
-            return sum(seconds) / len(seconds)
-        known = {
-            name: measured for name, measured in self._measured.items() if name in self._forecast
-        }
-        forecast = sum(self._forecast[name] * len(measured) for name, measured in known.items())
-        if rule not in self._forecast or not forecast:
-            return self._forecast.get(rule)
-        return self._forecast[rule] * sum(map(sum, known.values())) / forecast
+        return work / max(1, len(at_work)), is_whole
 
 
 def duration(seconds: float) -> str:

@@ -170,12 +170,11 @@ class Bars:
             )  # fmt: skip
             counted = Text(f"{phase.n_done}/{n}")
             table.add_row(phase.name, bar, counted, Text(self._now(phase)))
-        seconds_left = self._run.seconds_left(*phases)
-        now = self._run.clock() - self._run.started
-        if not self._run.is_done and seconds_left is not None and self._run.running:
-            table.add_row(
-                f"{duration(now)} so far", "", "", Text(f"about {duration(seconds_left)} left")
-            )
+        if not self._run.is_done and self._run.running:
+            done, n = self._run.n_jobs
+            now = duration(self._run.clock() - self._run.started)
+            time_left = self._time_left(*phases)
+            table.add_row(f"{now} so far", "", f"{done}/{n}", Text(time_left))
         return table
 
     def _now(self, phase: Phase) -> str:
@@ -186,10 +185,15 @@ class Bars:
         if not at_work:
             took = duration(phase.seconds(self._run.clock())) if phase.ended is not None else ""
             return f"{failed}{took}"
-        seconds_left = self._run.seconds_left(phase)
         more = f" and {len(at_work) - 1} more" if len(at_work) > 1 else ""
-        time_left = f"{duration(seconds_left)} left  " if seconds_left is not None else ""
-        return f"{failed}{time_left}{at_work[0]}{more}"
+        time_left = self._time_left(phase)
+        return f"{failed}{time_left}{'  ' if time_left else ''}{at_work[0]}{more}"
+
+    def _time_left(self, *phases: Phase) -> str:
+        """Say how long some phases go on: over so long where no job of some rule has ended."""
+        assert self._run
+        seconds, is_whole = self._run.seconds_left(*phases)
+        return f"{'' if is_whole else 'over '}{duration(seconds)} left" if seconds else ""
 
 
 def screen_for(stream: TextIO, color: bool) -> Lines | Bars:

@@ -2,10 +2,9 @@
 
 Started in a clone, as `forked.py` is, whose way of starting a job this is. The report is JSON: a
 list with `path`, `rule`, `status` (done, failed, blocked), `seconds`, `memory_gb` and `error`, and
-what was forecast: `forecast_s` (without the start of a process, which is forked), `forecast_gb` and
-`forecast_disk_gb` (0 outside of the results). `memory_gb` counts what the parent has imported; for
-the table (REHEARSAL_ALONE), the largest job of each kind of libraries is run again in an
-interpreter of its own (`alone_gb`).
+what was forecast: `forecast_gb` and `forecast_disk_gb` (0 outside of the results). `memory_gb`
+counts what the parent has imported; for the table (REHEARSAL_ALONE), the largest job of each kind
+of libraries is run again in an interpreter of its own (`alone_gb`).
 """
 
 from __future__ import annotations
@@ -24,10 +23,8 @@ from typing import Any
 
 import forked
 
-from bindscope.commands import calibration
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Product
-from bindscope.core.work import Machine
 from bindscope.graph.towers import WIDTHS
 from bindscope.models.weights import parse_source
 from bindscope.studies.build import build, stem
@@ -41,11 +38,10 @@ CLASSES = (
 )  # fmt: skip
 
 
-def forecast(product: Product, machine: Machine) -> dict[str, float]:
+def forecast(product: Product) -> dict[str, float]:
     """Return what a job's step declares that it takes."""
     work = product.work
     return {
-        "forecast_s": machine.seconds(work) - machine.start_s[work.libraries],
         "forecast_gb": work.memory_mb * 2**20 / 1e9,
         "forecast_disk_gb": 0.0 if work.elsewhere else work.bytes_disk / 1e9,
     }
@@ -81,7 +77,7 @@ def attempt(product: Product) -> dict[str, Any]:
 def run_all(config: Path) -> list[dict[str, Any]]:
     """Run all jobs of a configuration; a job whose input is missing is `blocked`."""
     products = list(build(load_file(config)).products.values())
-    report, machine = [], calibration.this_machine()
+    report = []
     for i, product in enumerate(products, start=1):
         lacking = [path for path in _files(product) if not Path(path).exists()]
         if lacking:
@@ -89,7 +85,7 @@ def run_all(config: Path) -> list[dict[str, Any]]:
                      "seconds": 0.0, "memory_gb": 0.0, "error": f"lacks {lacking[0]}"}  # fmt: skip
         else:
             entry = attempt(product)
-        report.append(entry | forecast(product, machine))
+        report.append(entry | forecast(product))
         if entry["status"] != "done":
             for path in (product.path(name) for name in product.step.outputs):
                 Path(path).unlink(missing_ok=True) if Path(path).is_file() else None

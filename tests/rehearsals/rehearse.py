@@ -58,7 +58,6 @@ class Rehearsal:
     peak_memory_gb: float = 0.0
     forecast_disk_gb: float = 0.0
     disk_gb: float = 0.0
-    forecast_s: float = 0.0
     seconds: float = 0.0
     problems: list[dict[str, Any]] = field(default_factory=list)
 
@@ -192,7 +191,6 @@ def count(done: Rehearsal, clone: Path) -> None:
     done.peak_memory_gb = max(alone or [job["memory_gb"] for job in jobs])
     done.forecast_memory_gb = max(job["forecast_gb"] for job in jobs)
     done.forecast_disk_gb = sum(job["forecast_disk_gb"] for job in jobs)
-    done.forecast_s = sum(job["forecast_s"] for job in jobs)
     files = [path for path in (clone / "results").rglob("*") if path.is_file()]
     done.disk_gb = sum(path.stat().st_size for path in files) / 1e9
     done.seconds = sum(job["seconds"] for job in jobs)
@@ -211,8 +209,7 @@ def write_table(rows: Sequence[Rehearsal]) -> None:
             name: f"{value:.3g}" if isinstance(value, float) else value
             for name, value in values.items()
         }
-        for name in ("forecast_s", "seconds"):
-            known[row.preset][name] = f"{getattr(row, name):.0f}"
+        known[row.preset]["seconds"] = f"{row.seconds:.0f}"
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()

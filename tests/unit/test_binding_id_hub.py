@@ -190,7 +190,8 @@ def test_the_forecast_counts_what_a_context_holds(hub: dict[str, Path], family: 
     tensors = [*state.residual, *state.inputs.tensors.values(), state.embedded.hidden,
                state.embedded.mask, *(part for layer in state.cache for part in layer)]  # fmt: skip
     counted = cost._engine({"kind": "published", "source": f"hf:path:{hub[family]}"})
-    assert (counted.layers, counted.width) == (engine.layers, engine.width)
+    assert (counted.model.layers, counted.model.width) == (engine.layers, engine.width)
+    assert counted.model.weights == sum(p.numel() for p in engine.adapter.model.parameters())
     assert counted.tokens == pytest.approx(state.length, rel=0.02, abs=20)
     n_tokens = state.residual[0].shape[1]
     memory = [counted.memory(contexts, 2, 2, n_tokens, 0) for contexts in (1, 2)]

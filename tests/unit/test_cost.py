@@ -15,21 +15,24 @@ import torch
 import yaml
 from jobs_by_hand import loaded
 from pydantic import TypeAdapter
+from safetensors.torch import save_file
 
 from bindscope.cli import main
 from bindscope.codes.space import build_space
-from bindscope.commands import calibration, cost
+from bindscope.commands import cost, hours
 from bindscope.config.codes import BalancedSpace, UniformSpace
 from bindscope.config.root import Config
 from bindscope.config.training import Architecture
 from bindscope.core.digests import write_digests
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
+from bindscope.core.job import BENCHMARKS
 from bindscope.core.provenance import record_path, recorded_spec
 from bindscope.core.store.writer import write_arrays
-from bindscope.core.work import REFERENCE, Work, refuse, stored
+from bindscope.core.work import refuse, stored
 from bindscope.graph import cost as shared_cost
-from bindscope.graph import towers
+from bindscope.graph import language, towers
+from bindscope.graph.steps import SHARED_STEPS
 from bindscope.graph.towers import Tower
 from bindscope.models import known_answer
 from bindscope.models.vit import build as build_vit
@@ -68,7 +71,7 @@ def test_every_rule_asks_for_what_its_step_declares(path: Path) -> None:
     rules = re.findall(r"^(?:rule (\w+):|use rule \w+ as (\w+) with:)", text, re.MULTILINE)
     names = [rule or alias for rule, alias in rules]
     assert re.findall(r'mem_mb=memory_of\("(\w+)"\)', text) == names
-    assert re.findall(r'runtime=minutes_of\("(\w+)"\)', text) == names
+    assert re.findall(r'units=units_of\("(\w+)"\)', text) == names
 
 
 def test_all_work_is_counted_without_torch() -> None:
@@ -173,35 +176,69 @@ def test_the_key_is_what_decides() -> None:
 # --- What is printed ---------------------------------------------------------------------------
 
 
+def plan_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Print the forecast of the CI's preset in the current folder."""
+    configfile = str(ROOT / "config/presets/ci.yaml")
+    assert main(["plan", "--cost", "--configfile", configfile]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def leave_record(product: Product, seconds: float, share: float = 1) -> None:
+    """Write the record of a job like a product, of a share of its size."""
+    record = {"rule": product.rule, "wildcards": dict(product.wildcards), "s": seconds,
+              "device": product.work.device, "units": share * product.work.units}  # fmt: skip
+    file = BENCHMARKS / product.rule / f"{product.key}-{share}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(record))
+
+
 def test_plan_cost(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    configfile = str(ROOT / "config/presets/ci.yaml")
-    assert main(["plan", "--cost", "--device", "l4", "--configfile", configfile]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines, graph = plan_lines(capsys), planned()
     assert len(lines) <= 25
-    graph = planned()
-    total = next(line for line in lines if line.startswith("all"))
-    assert total.split()[1] == str(len(graph.products))
-    assert lines[-1].endswith("rates of l4")
-    disk = sum(product.work.bytes_disk for product in graph.products.values())
-    assert f"{disk / 1e9:.2f} GB of disk" in lines[-1]
+    (total,) = [line.split() for line in lines if line.startswith("all")]
+    assert total[1] == str(len(graph.products))
+    assert any(line.startswith("time          time not known") for line in lines)
+    (command,) = [line for line in lines if "--until" in line]
+    assert re.search(r'make run CONFIG=\S+ARGS="--until results/', command.replace(" ARGS", "ARGS"))
+    for product in graph.products.values():
+        if product.rule != "report":
+            leave_record(product, 2)
+    some = plan_lines(capsys)
+    assert any(re.match(r"time +more than .* not known of 1 jobs", line) for line in some)
+    assert any(line.endswith("not known of: report") for line in some)
+    leave_record(graph.select("report")[0], 2)
+    whole = plan_lines(capsys)
+    assert not any("not known" in line or "--until" in line for line in whole)
+    assert any(re.match(r"time +about \d+ (s|min) on \d+ cores", line) for line in whole)
 
 
-def test_rates_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_time_is_that_of_jobs_of_the_same_kind_and_about_the_same_size(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(calibration, "_EACH_S", 0.01)
-    first = calibration.this_machine()
-    monkeypatch.setattr(calibration, "measure", lambda: pytest.fail("measured again"))
-    assert calibration.this_machine() == first
-    assert first.flops > 1e8
-    assert first.start_s.keys() == REFERENCE.start_s.keys()
+    fits = planned().select("fit")
+    first = fits[0]
+    by_another = next(fit for fit in fits if fit.wildcards["probe"] != first.wildcards["probe"])
+    leave_record(first, 3, share=1 / 100)  # of another size
+    assert hours.seconds_of(first, hours.read_records()) is None
+    leave_record(first, 10, share=1 / 2)
+    leave_record(first, 20, share=1)
+    records = hours.read_records()
+    assert hours.seconds_of(first, records) == pytest.approx(1.2 * 30 / 1.5)
+    assert hours.seconds_of(by_another, records) is None
+    assert hours.hours_of([first, by_another]).unknown == (by_another,)
 
 
-def test_seconds_are_of_what_is_counted() -> None:
-    work = Work("torch", flops=2 * REFERENCE.flops, elements=4 * REFERENCE.elements, threads=2)
-    assert REFERENCE.seconds(work) == pytest.approx(REFERENCE.start_s["torch"] + 3)
+def test_records_that_are_cut_off_or_of_others_are_passed_over(tmp_path: Path) -> None:
+    texts = {"a": "{", "b": "[1]", "c": '{"s": 1}', "d": '{"rule": "x", "device": "cpu"}',
+             "e": '{"rule": "x", "device": "cpu", "wildcards": {}, "units": null}'}  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    assert not any(hours.read_records(tmp_path).values())
+    assert hours.read_records(tmp_path / "none") == {}
 
 
 def test_a_job_that_no_gpu_holds_is_refused(
@@ -287,7 +324,7 @@ def test_weights_of_a_probe(probe: dict[str, Any]) -> None:
 def test_weights_of_a_dual_encoder(options: dict[str, Any]) -> None:
     config = TypeAdapter[Any](Encoder).validate_python(options)
     encoder = encoders.ENCODERS[options["kind"]]((4, 3, 2), config, 0)
-    counted, _ = concepts.encoder_weights(config.model_dump(), [4, 3, 2])
+    counted = concepts.encoder_weights(config.model_dump(), [4, 3, 2])
     assert counted == sum(p.numel() for p in encoder.parameters())
 
 
@@ -345,3 +382,71 @@ def test_intervals_hold_what_is_drawn() -> None:
     values = np.random.default_rng(0).normal(size=(2000, 3))
     peak = peak_of(lambda: bootstrap.resampled_means(values, 1000, 0))
     assert fits._resampled(2000 * 1000) == pytest.approx(peak, rel=0.15)
+
+
+# --- Vision-language models ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("llava-hf/llava-onevision-qwen2-7b-ov-hf", 8.03),
+        ("llava-hf/llava-onevision-qwen2-0.5b-ov-hf", 0.894),
+        ("Qwen/Qwen2-VL-2B-Instruct", 2.21),
+        ("Qwen/Qwen2-VL-7B-Instruct", 8.29),
+        ("Qwen/Qwen2-VL-72B-Instruct", 73.4),
+    ],
+)
+def test_weights_of_released_language_models(
+    name: str, billions: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A gated block has three matrices; 7 billion were forecast at 70 % of their size."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    source = f"hf:{name}@{'0' * 40}"
+    assert language.names_language_model(source)
+    assert not language.unknown_size(source)
+    weights = language.language_model(source).weights
+    assert weights == pytest.approx(billions * 1e9, rel=0.04)
+    content = {"model": {"source": source}, "texts": True}
+    product = Graph(SHARED_STEPS).add("weights", {"model": "m"}, content)
+    assert product.work.bytes_disk == pytest.approx(2e9 * billions, rel=0.04)
+
+
+def test_a_language_model_of_no_known_size_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert language.unknown_size("hf:a/vlm-13b@main") == "the size of hf:a/vlm-13b"
+    for tower in ("openai/clip-vit-large-patch14", "facebook/dinov3-vit7b16"):
+        assert not language.names_language_model(f"hf:{tower}")
+
+
+def test_weights_that_are_here_are_counted_by_their_headers(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(3, 5), "b": torch.zeros(7)}, tmp_path / "model-1.safetensors")
+    save_file({"c": torch.zeros(2, dtype=torch.float16)}, tmp_path / "model-2.safetensors")
+    n_bytes, numbers = towers.stored_weights(f"hf:path:{tmp_path}")
+    assert numbers == 3 * 5 + 7 + 2
+    assert n_bytes == sum(file.stat().st_size for file in tmp_path.iterdir())
+    (tmp_path / "model-2.safetensors").write_text("cut off")
+    assert towers.stored_weights("timm:vit_base") == (0, 0)
+
+
+def plan_of_heads(**model: Any) -> Graph:
+    """Plan the experiment on heads with a model of 7 billion parameters that is not here."""
+    source = f"hf:Qwen/Qwen2-VL-7B-Instruct@{'0' * 40}"
+    suite = {"name": "s", "tasks": ["t"], "models": ["m"], "experiments": ["heads"],
+             "batch_size": 20, "device": "cpu"}  # fmt: skip
+    section = {"tasks": [{"name": "t"}], "suites": [suite],
+               "models": [{"name": "m", "source": source, **model}]}  # fmt: skip
+    return build(Config.model_validate({"datasets": [], "studies": {"binding_id": section}}))
+
+
+def test_conditions_are_answered_several_at_once_or_the_plan_says_so() -> None:
+    """`heads` of a 7B model would answer under 2,440 conditions one by one."""
+    several, single = plan_of_heads(), plan_of_heads(batch_size=39)
+    assert several.notes == plan_of_heads(batch_size=40).notes == []
+    (model,) = several.select("binding_id_interventions")[0].content["models"]
+    assert model["batch_size"] == 4 * 20
+    (note,) = single.notes
+    assert "2,440 conditions one by one" in note
+    assert "models[m].batch_size (39)" in note

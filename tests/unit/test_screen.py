@@ -66,7 +66,7 @@ def screen(
             setattr(settings, name, value)
         handler = LogHandler(settings, None)  # type: ignore[arg-type]
         handler.run.clock, handler.run.started = lambda: 0.0, 0.0  # whatever the machine does
-        handler.know(PHASES, {"fit": 4.0, "draw": 1.0}, lambda jobs: f"{len(jobs)} jobs would run")
+        handler.know(PHASES, lambda jobs: f"{len(jobs)} jobs would run")
         handler.setFormatter(logging.Formatter("Snakemake: %(message)s"))
         for event in events:
             level = event.get("level", logging.INFO)
@@ -255,31 +255,40 @@ def test_a_disk_too_full_for_logs_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     ]
 
 
-def test_the_time_left_follows_the_forecast_and_then_what_was_measured() -> None:
+def test_the_time_left_follows_what_was_measured_of_the_same_rule() -> None:
     now = 0.0
     run = Run(lambda: now)
-    run.know(PHASES, {"fit": 4.0, "draw": 1.0})
+    run.know(PHASES)
     run.plan({"fit": 2, "draw": 2})
     assert [phase.name for phase in run.phases.values()] == ["scenes", "fits"]
-    assert run.seconds_left(*run.phases.values()) == 2 * 1 + 2 * 4
+    assert run.seconds_left(*run.phases.values()) == (0, False)
     run.start(1, "draw", {})
     now = 3.0
-    run.finish(1)  # three times the forecast: so will be the fits
-    assert run.seconds_left(*run.phases.values()) == 3 + 2 * 12
+    run.finish(1)
+    assert run.n_jobs == (1, 4)
+    assert run.seconds_left(*run.phases.values()) == (3, False)  # of fits nothing is known
+    assert run.seconds_left(run.phases["scenes"]) == (3, True)
     run.start(2, "fit", {})
-    run.start(3, "draw", {})  # of another phase
-    now = 5.0
-    assert run.seconds_left(run.phases["fits"]) == 12 - 2 + 12
+    now = 15.0
+    run.finish(2)
+    run.start(3, "fit", {})
+    run.start(4, "draw", {})  # of another phase
+    now = 17.0
+    assert run.seconds_left(run.phases["fits"]) == (12 - 2, True)
+    assert run.seconds_left(*run.phases.values()) == ((12 - 2 + 3 - 2) / 2, True)
     assert [duration(s) for s in (8.4, 125, 3780)] == ["8 s", "2 min 05 s", "1 h 03 min"]
 
 
 def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    stream = io.StringIO()
-    run = Run(lambda: 0.0)
-    run.know(PHASES, {"fit": 4.0})
+    stream, now = io.StringIO(), 0.0
+    run = Run(lambda: now)
+    run.know(PHASES)
     run.plan({"fit": 200, "draw": 1})
     run.start(1, "draw", {})
+    run.start(4, "fit", {})
+    now = 4.0
+    run.finish(4)
     bars = Bars(stream, color=False)
     bars.begin(run)
     run.start(2, "fit", {"model": "objects-0"})
@@ -289,9 +298,9 @@ def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     text = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", stream.getvalue())
     lines = [line.rstrip() for line in text.splitlines()]
     scenes, fits, so_far = lines[-3:]
-    assert re.fullmatch(r"scenes +━+ +1/1 +0 s", scenes)
-    assert re.fullmatch(r"fits +0/200 +.*left  fit objects-0 and 1 more", fits)
-    assert re.fullmatch(r"0 s so far +about .* left", so_far)
+    assert re.fullmatch(r"scenes +━+ +1/1 +4 s", scenes)
+    assert re.fullmatch(r"fits +━* +1/200 +6 min 3\d s left  fit objects-0 and 1 more", fits)
+    assert re.fullmatch(r"4 s so far +2/201 +6 min 3\d s left", so_far)
     assert max(map(len, lines)) <= 100
 
 

@@ -89,7 +89,7 @@ def run(product: Product) -> None:
     snakemake = SimpleNamespace(
         rule=product.rule, input=Names(product.files()), output=Names(outputs), log=[log],
         params=SimpleNamespace(spec=product.spec, code=product.code), scriptdir=script.parent,
-        wildcards=Names(product.wildcards),
+        wildcards=Names(product.wildcards), resources=Names(units=product.work.units),
     )  # fmt: skip
     runpy.run_path(str(script), {"snakemake": snakemake})
     missing = [path for path in outputs.values() if not Path(path).exists()]

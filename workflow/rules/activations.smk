@@ -8,7 +8,7 @@ rule encoded:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("encoded"),
-        runtime=minutes_of("encoded"),
+        units=units_of("encoded"),
     params:
         spec=spec("encoded"),
         code=code("encoded"),
@@ -29,7 +29,7 @@ rule pooled:
     threads: threads_of("pooled")
     resources:
         mem_mb=memory_of("pooled"),
-        runtime=minutes_of("pooled"),
+        units=units_of("pooled"),
         gpu=gpus_of("pooled"),
     params:
         spec=spec("pooled"),
@@ -49,7 +49,7 @@ use rule pooled as patches with:
     threads: threads_of("patches")
     resources:
         mem_mb=memory_of("patches"),
-        runtime=minutes_of("patches"),
+        units=units_of("patches"),
         gpu=gpus_of("patches"),
     params:
         spec=spec("patches"),
@@ -67,7 +67,7 @@ use rule pooled as patches_temporary with:
     threads: threads_of("patches_temporary")
     resources:
         mem_mb=memory_of("patches_temporary"),
-        runtime=minutes_of("patches_temporary"),
+        units=units_of("patches_temporary"),
         gpu=gpus_of("patches_temporary"),
     params:
         spec=spec("patches_temporary"),
@@ -85,7 +85,7 @@ rule index:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("index"),
-        runtime=minutes_of("index"),
+        units=units_of("index"),
     params:
         spec=spec("index"),
         code=code("index"),

@@ -11,7 +11,7 @@ rule binding_id_estimates:
     threads: threads_of("binding_id_estimates")
     resources:
         mem_mb=memory_of("binding_id_estimates"),
-        runtime=minutes_of("binding_id_estimates"),
+        units=units_of("binding_id_estimates"),
         gpu=gpus_of("binding_id_estimates"),
     params:
         spec=spec("binding_id_estimates"),
@@ -33,7 +33,7 @@ rule binding_id_interventions:
     threads: threads_of("binding_id_interventions")
     resources:
         mem_mb=memory_of("binding_id_interventions"),
-        runtime=minutes_of("binding_id_interventions"),
+        units=units_of("binding_id_interventions"),
         gpu=gpus_of("binding_id_interventions"),
     params:
         spec=spec("binding_id_interventions"),
@@ -55,7 +55,7 @@ rule toy_vlm:
     threads: threads_of("toy_vlm")
     resources:
         mem_mb=memory_of("toy_vlm"),
-        runtime=minutes_of("toy_vlm"),
+        units=units_of("toy_vlm"),
         gpu=gpus_of("toy_vlm"),
     params:
         spec=spec("toy_vlm"),

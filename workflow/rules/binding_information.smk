@@ -13,7 +13,7 @@ rule fit:
     threads: threads_of("fit")
     resources:
         mem_mb=memory_of("fit"),
-        runtime=minutes_of("fit"),
+        units=units_of("fit"),
         gpu=gpus_of("fit"),
     params:
         spec=spec("fit"),
@@ -35,7 +35,7 @@ use rule fit as null with:
     threads: threads_of("null")
     resources:
         mem_mb=memory_of("null"),
-        runtime=minutes_of("null"),
+        units=units_of("null"),
         gpu=gpus_of("null"),
     params:
         spec=spec("null"),
@@ -54,7 +54,7 @@ rule learning_curve:
     threads: threads_of("learning_curve")
     resources:
         mem_mb=memory_of("learning_curve"),
-        runtime=minutes_of("learning_curve"),
+        units=units_of("learning_curve"),
         gpu=gpus_of("learning_curve"),
     params:
         spec=spec("learning_curve"),
@@ -76,7 +76,7 @@ rule attention:
     threads: threads_of("attention")
     resources:
         mem_mb=memory_of("attention"),
-        runtime=minutes_of("attention"),
+        units=units_of("attention"),
     params:
         spec=spec("attention"),
         code=code("attention"),

@@ -8,7 +8,7 @@ rule codes:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("codes"),
-        runtime=minutes_of("codes"),
+        units=units_of("codes"),
     params:
         spec=spec("codes"),
         code=code("codes"),

@@ -11,7 +11,7 @@ rule dual_encoder:
     threads: threads_of("dual_encoder")
     resources:
         mem_mb=memory_of("dual_encoder"),
-        runtime=minutes_of("dual_encoder"),
+        units=units_of("dual_encoder"),
         gpu=gpus_of("dual_encoder"),
     params:
         spec=spec("dual_encoder"),
@@ -33,7 +33,7 @@ rule concept_geometry:
     threads: threads_of("concept_geometry")
     resources:
         mem_mb=memory_of("concept_geometry"),
-        runtime=minutes_of("concept_geometry"),
+        units=units_of("concept_geometry"),
         gpu=gpus_of("concept_geometry"),
     params:
         spec=spec("concept_geometry"),
@@ -54,7 +54,7 @@ rule binding_complexity:
     threads: threads_of("binding_complexity")
     resources:
         mem_mb=memory_of("binding_complexity"),
-        runtime=minutes_of("binding_complexity"),
+        units=units_of("binding_complexity"),
         gpu=gpus_of("binding_complexity"),
     params:
         spec=spec("binding_complexity"),

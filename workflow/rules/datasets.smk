@@ -9,7 +9,7 @@ rule scene_statistics:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("scene_statistics"),
-        runtime=minutes_of("scene_statistics"),
+        units=units_of("scene_statistics"),
     params:
         spec=spec("scene_statistics"),
         code=code("scene_statistics"),
@@ -28,7 +28,7 @@ rule assignment_priors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("assignment_priors"),
-        runtime=minutes_of("assignment_priors"),
+        units=units_of("assignment_priors"),
     params:
         spec=spec("assignment_priors"),
         code=code("assignment_priors"),

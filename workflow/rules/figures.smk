@@ -15,7 +15,7 @@ rule figure:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("figure"),
-        runtime=minutes_of("figure"),
+        units=units_of("figure"),
     params:
         spec=spec("figure"),
         code=code("figure"),

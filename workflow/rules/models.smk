@@ -9,7 +9,7 @@ rule weights:
         "../../envs/torch.yaml"
     resources:
         mem_mb=memory_of("weights"),
-        runtime=minutes_of("weights"),
+        units=units_of("weights"),
     params:
         spec=spec("weights"),
         code=code("weights"),
@@ -33,7 +33,7 @@ rule training:
     threads: threads_of("training")
     resources:
         mem_mb=memory_of("training"),
-        runtime=minutes_of("training"),
+        units=units_of("training"),
         gpu=gpus_of("training"),
     params:
         spec=spec("training"),
@@ -51,7 +51,7 @@ rule truth:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("truth"),
-        runtime=minutes_of("truth"),
+        units=units_of("truth"),
     params:
         spec=spec("truth"),
         code=code("truth"),

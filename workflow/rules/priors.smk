@@ -7,7 +7,7 @@ rule priors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("priors"),
-        runtime=minutes_of("priors"),
+        units=units_of("priors"),
     params:
         spec=spec("priors"),
         code=code("priors"),
@@ -27,7 +27,7 @@ rule anchors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("anchors"),
-        runtime=minutes_of("anchors"),
+        units=units_of("anchors"),
     params:
         spec=spec("anchors"),
         code=code("anchors"),
@@ -46,7 +46,7 @@ rule labels:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("labels"),
-        runtime=minutes_of("labels"),
+        units=units_of("labels"),
     params:
         spec=spec("labels"),
         code=code("labels"),

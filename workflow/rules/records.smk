@@ -9,7 +9,7 @@ rule download:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("download"),
-        runtime=minutes_of("download"),
+        units=units_of("download"),
     params:
         spec=spec("download"),
         code=code("download"),
@@ -28,7 +28,7 @@ rule records:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("records"),
-        runtime=minutes_of("records"),
+        units=units_of("records"),
     params:
         spec=spec("records"),
         code=code("records"),
@@ -48,7 +48,7 @@ rule record_codes:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("record_codes"),
-        runtime=minutes_of("record_codes"),
+        units=units_of("record_codes"),
     params:
         spec=spec("record_codes"),
         code=code("record_codes"),
@@ -70,7 +70,7 @@ rule record_scenes:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("record_scenes"),
-        runtime=minutes_of("record_scenes"),
+        units=units_of("record_scenes"),
     params:
         spec=spec("record_scenes"),
         code=code("record_scenes"),
@@ -89,7 +89,7 @@ rule counted_priors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("counted_priors"),
-        runtime=minutes_of("counted_priors"),
+        units=units_of("counted_priors"),
     params:
         spec=spec("counted_priors"),
         code=code("counted_priors"),
@@ -109,7 +109,7 @@ rule counted_anchors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("counted_anchors"),
-        runtime=minutes_of("counted_anchors"),
+        units=units_of("counted_anchors"),
     params:
         spec=spec("counted_anchors"),
         code=code("counted_anchors"),

@@ -9,7 +9,7 @@ rule report:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("report"),
-        runtime=minutes_of("report"),
+        units=units_of("report"),
     params:
         spec=spec("report"),
         code=code("report"),

@@ -10,7 +10,7 @@ rule patch_samples:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("patch_samples"),
-        runtime=minutes_of("patch_samples"),
+        units=units_of("patch_samples"),
     params:
         spec=spec("patch_samples"),
         code=code("patch_samples"),
@@ -31,7 +31,7 @@ rule sampled:
     threads: threads_of("sampled")
     resources:
         mem_mb=memory_of("sampled"),
-        runtime=minutes_of("sampled"),
+        units=units_of("sampled"),
         gpu=gpus_of("sampled"),
     params:
         spec=spec("sampled"),
@@ -54,7 +54,7 @@ use rule sampled as sampled_temporary with:
     threads: threads_of("sampled_temporary")
     resources:
         mem_mb=memory_of("sampled_temporary"),
-        runtime=minutes_of("sampled_temporary"),
+        units=units_of("sampled_temporary"),
         gpu=gpus_of("sampled_temporary"),
     params:
         spec=spec("sampled_temporary"),
@@ -78,7 +78,7 @@ rule same_object_fit:
     threads: threads_of("same_object_fit")
     resources:
         mem_mb=memory_of("same_object_fit"),
-        runtime=minutes_of("same_object_fit"),
+        units=units_of("same_object_fit"),
         gpu=gpus_of("same_object_fit"),
     params:
         spec=spec("same_object_fit"),
@@ -99,7 +99,7 @@ rule same_object_maps:
     threads: threads_of("same_object_maps")
     resources:
         mem_mb=memory_of("same_object_maps"),
-        runtime=minutes_of("same_object_maps"),
+        units=units_of("same_object_maps"),
         gpu=gpus_of("same_object_maps"),
     params:
         spec=spec("same_object_maps"),
@@ -121,7 +121,7 @@ rule same_object_geometry:
     threads: threads_of("same_object_geometry")
     resources:
         mem_mb=memory_of("same_object_geometry"),
-        runtime=minutes_of("same_object_geometry"),
+        units=units_of("same_object_geometry"),
     params:
         spec=spec("same_object_geometry"),
         code=code("same_object_geometry"),
@@ -141,7 +141,7 @@ rule same_object_effects:
     threads: threads_of("same_object_effects")
     resources:
         mem_mb=memory_of("same_object_effects"),
-        runtime=minutes_of("same_object_effects"),
+        units=units_of("same_object_effects"),
         gpu=gpus_of("same_object_effects"),
     params:
         spec=spec("same_object_effects"),

@@ -10,7 +10,7 @@ rule scenes:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("scenes"),
-        runtime=minutes_of("scenes"),
+        units=units_of("scenes"),
     params:
         spec=spec("scenes"),
         code=code("scenes"),

@@ -16,7 +16,7 @@ rule table:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("table"),
-        runtime=minutes_of("table"),
+        units=units_of("table"),
     params:
         spec=spec("table"),
         code=code("table"),

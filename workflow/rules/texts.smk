@@ -9,7 +9,7 @@ rule captions:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory_of("captions"),
-        runtime=minutes_of("captions"),
+        units=units_of("captions"),
     params:
         spec=spec("captions"),
         code=code("captions"),
@@ -30,7 +30,7 @@ rule text_embeddings:
     threads: threads_of("text_embeddings")
     resources:
         mem_mb=memory_of("text_embeddings"),
-        runtime=minutes_of("text_embeddings"),
+        units=units_of("text_embeddings"),
         gpu=gpus_of("text_embeddings"),
     params:
         spec=spec("text_embeddings"),
@@ -52,7 +52,7 @@ rule joint:
     threads: threads_of("joint")
     resources:
         mem_mb=memory_of("joint"),
-        runtime=minutes_of("joint"),
+        units=units_of("joint"),
         gpu=gpus_of("joint"),
     params:
         spec=spec("joint"),

@@ -1,4 +1,4 @@
-"""What a run would take: jobs, passes, hours, memory and disk, before anything is computed."""
+"""What a run would take: jobs, memory, disk and hours, before anything is computed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from bindscope.commands.hours import Hours, hours_of
 from bindscope.core.graph import Graph, Product
 from bindscope.core.provenance import staleness
 from bindscope.core.registries import studies
-from bindscope.core.work import Machine, refuse
+from bindscope.core.work import refuse
 
 MEMORY_MB = "BINDSCOPE_MEMORY_MB"
 SHARED = "shared"
@@ -86,74 +87,76 @@ def _is_old(product: Product) -> bool:
     return bool(staleness(product))
 
 
-def summary(products: Sequence[Product], machine: Machine) -> str:
+def summary(products: Sequence[Product]) -> str:
     """Say in a line what products take."""
-    cpu, gpu, wall = _hours(products, machine)
-    disk = sum(product.work.bytes_disk for product in products if not product.work.elsewhere)
     largest = max((product.work.memory_mb for product in products), default=0)
-    on_gpu = f", {_time(gpu)} of a GPU" if gpu else ""
     return (
-        f"{len(products):,} jobs, {_time(cpu)} of CPU{on_gpu} ({_time(wall)} on "
-        f"{os.cpu_count()} cores), {largest * 2**20 / 1e9:.1f} GB for the largest, "
-        f"{disk / 1e9:.2f} GB of disk"
+        f"{len(products):,} jobs, {largest * 2**20 / 1e9:.1f} GB for the largest, "
+        f"{_disk(products) / 1e9:.2f} GB of disk; {say_time(hours_of(products), len(products))}"
     )
 
 
-def table(products: Sequence[Product], machine: Machine) -> str:
-    """Return what products take by study and in all, the largest job, and disk by kind."""
+def say_time(hours: Hours, n: int) -> str:
+    """Say how long jobs take on this machine, of `n` as many as are known."""
+    if not n or len(hours.unknown) == n:
+        return "time not known: none like them has run here"
+    on_gpu = f", {_time(hours.gpu)} of a GPU" if hours.gpu else ""
+    of_all = f"{_time(hours.wall)} on {os.cpu_count()} cores{on_gpu}"
+    if not hours.unknown:
+        return f"about {of_all}"
+    return f"more than {of_all}, not known of {len(hours.unknown):,} jobs"
+
+
+def table(products: Sequence[Product], configfile: str) -> str:
+    """Return what products take by study and in all, the largest job, disk by kind, and time."""
     if not products:
         return "nothing to be done"
     owner = {step.name: study.name for study in studies().values() for step in study.steps}
     by_study: dict[str, list[Product]] = {}
     for product in products:
         by_study.setdefault(owner.get(product.rule, SHARED), []).append(product)
-    lines = [
-        f"{'':22s} {'jobs':>6s} {'passes':>9s} {'CPU':>9s} {'GPU':>9s} {'memory':>9s} {'disk':>9s}"
-    ]
-    lines += [_line(name, members, machine) for name, members in by_study.items()]
-    lines.append(_line("all", products, machine))
+    lines = [f"{'':22s} {'jobs':>6s} {'memory':>9s} {'GPU memory':>11s} {'disk':>9s}"]
+    lines += [_line(name, members) for name, members in by_study.items()]
     largest = max(products, key=lambda product: product.work.memory_mb)
-    slowest = max(products, key=lambda product: machine.seconds(product.work))
+    hours = hours_of(products)
     lines += [
+        _line("all", products),
         "",
         f"largest job   {_size(largest.work.memory_mb * 2**20)}  {largest.path()}",
-        f"longest job   {_time(machine.seconds(slowest.work))}  {slowest.path()}",
-        *_on_gpu(products),
         f"disk          {_by_kind(products)}",
+        f"time          {say_time(hours, len(products))}",
+        *_how_to_learn(hours, configfile),
         *_notes(products),
-        f"{summary(products, machine)}; rates of {machine.name}",
     ]
     return "\n".join(lines)
 
 
-def _on_gpu(products: Sequence[Product]) -> list[str]:
-    """Return the line about the most memory of a GPU, where one is used."""
-    most = max(products, key=lambda product: product.work.device_mb)
-    size = most.work.device_mb * 2**20
-    return [f"GPU memory    {_size(size)}  {most.path()}"] if size else []
+def _how_to_learn(hours: Hours, configfile: str) -> list[str]:
+    """Return how the times of jobs become known whose like has not run here."""
+    if not hours.unknown:
+        return []
+    rules = dict.fromkeys(product.rule for product in hours.unknown)
+    named = ", ".join(list(rules)[:_MOST_KINDS]) + ", ..." * (len(rules) > _MOST_KINDS)
+    most = max(hours.unknown, key=lambda product: product.work.memory_mb)
+    return [
+        f"  not known of: {named}",
+        "  to learn it, run one of them, and plan again:",
+        f'  make run CONFIG={configfile} ARGS="--until {most.path()}"',
+    ]
 
 
-def _line(name: str, products: Sequence[Product], machine: Machine) -> str:
-    cpu, gpu, _ = _hours(products, machine)
-    disk = sum(product.work.bytes_disk for product in products if not product.work.elsewhere)
-    passes = sum(product.work.passes for product in products)
+def _line(name: str, products: Sequence[Product]) -> str:
     memory = max(product.work.memory_mb for product in products) * 2**20
+    on_gpu = max(product.work.device_mb for product in products) * 2**20
     return (
-        f"{name:22s} {len(products):6,d} {passes:9,.0f} {_time(cpu):>9s} "
-        f"{_time(gpu) if gpu else '':>9s} {_size(memory):>9s} {_size(disk):>9s}"
+        f"{name:22s} {len(products):6,d} {_size(memory):>9s} "
+        f"{_size(on_gpu) if on_gpu else '':>11s} {_size(_disk(products)):>9s}"
     )
 
 
-def _hours(products: Sequence[Product], machine: Machine) -> tuple[float, float, float]:
-    """Return seconds of CPU threads and of GPUs, and those that pass where all cores work."""
-    cpu = gpu = longest = 0.0
-    for product in products:
-        seconds = machine.seconds(product.work)
-        longest = max(longest, seconds)
-        if product.work.device == "cuda":
-            gpu += seconds
-        cpu += seconds * product.work.threads
-    return cpu, gpu, max(cpu / (os.cpu_count() or 1), gpu, longest)
+def _disk(products: Iterable[Product]) -> float:
+    """Return the bytes of what products leave in the results."""
+    return sum(product.work.bytes_disk for product in products if not product.work.elsewhere)
 
 
 def _by_kind(products: Sequence[Product]) -> str:
@@ -178,9 +181,9 @@ def _notes(products: Sequence[Product]) -> list[str]:
     if unknown := sorted({product.work.unknown for product in products if product.work.unknown}):
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         notes.append(f"not known here: {', '.join(unknown[:3])}{more}; the numbers leave it out")
-    disk = sum(product.work.bytes_disk for product in products if not product.work.elsewhere)
-    if (free := shutil.disk_usage(".").free) < disk:
-        notes.append(f"the disk has {_size(free)} free, and {_size(disk)} would be written")
+    if (free := shutil.disk_usage(".").free) < _disk(products):
+        disk = _size(_disk(products))
+        notes.append(f"the disk has {_size(free)} free, and {disk} would be written")
     return notes
 
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from bindscope.commands import calibration
 from bindscope.commands.plan import explain
 from bindscope.core.graph import Graph
 from bindscope.core.registries import studies
-from bindscope.core.work import REFERENCE
 from bindscope.studies.build import all_steps
 
 # By what a step makes; a step of a study that makes something else belongs to its study's phase.
@@ -39,17 +37,8 @@ def phase_of_rules() -> dict[str, str]:
     return dict(sorted(phases.items(), key=lambda item: order.index(item[1])))
 
 
-def forecast_of_rules(graph: Graph) -> dict[str, float]:
-    """Return the seconds that a job of each rule takes on average, by the forecast."""
-    machine = calibration.stored() or REFERENCE
-    seconds: dict[str, list[float]] = {}
-    for product in graph.products.values():
-        seconds.setdefault(product.rule, []).append(machine.seconds(product.work))
-    return {rule: sum(times) / len(times) for rule, times in seconds.items()}
-
-
 def show_run(handlers: Iterable[Any], graph: Graph) -> None:
     """Hand what the screen of a run must know to Snakemake's logger plug-in of ours."""
     for handler in handlers:
         if know := getattr(handler, "know", None):
-            know(phase_of_rules(), forecast_of_rules(graph), partial(explain, graph))
+            know(phase_of_rules(), partial(explain, graph))

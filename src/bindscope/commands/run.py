@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from bindscope.commands import calibration, cost
+from bindscope.commands import cost
 from bindscope.commands.cost import MEMORY_MB
 from bindscope.commands.lock import claimed, is_locked, refuse_second
 from bindscope.commands.warm import is_possible, warm_interpreter
@@ -29,7 +29,6 @@ from bindscope.core.errors import BindscopeError
 from bindscope.core.files import cache_home
 from bindscope.core.graph import Product
 from bindscope.core.job import INTERPRETER
-from bindscope.core.work import REFERENCE
 from bindscope.studies.build import UNAVAILABLE, read_graph, stem
 
 DEFAULT = "config/config.yaml"
@@ -178,8 +177,7 @@ def say_cost(arguments: Sequence[str]) -> None:
     """Print what the jobs of a dry run would take."""
     with suppress(BindscopeError):  # Snakemake has said what is wrong with the configuration
         graph = read_graph(_configuration(arguments), join_names(configfiles(arguments)) or DEFAULT)
-        total = cost.summary(cost.would_run(graph), calibration.stored() or REFERENCE)
-        print(f"\nForecast: {total}; more: `bindscope plan --cost`")
+        print(f"\nForecast: {cost.summary(cost.would_run(graph))}; more: `bindscope plan --cost`")
 
 
 def configfiles(arguments: Sequence[str]) -> list[str]:

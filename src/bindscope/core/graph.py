@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from itertools import chain
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -73,7 +73,7 @@ class Product:
     def work(self) -> Work:
         """What its job takes."""
         counted: Work = resolve(f"{self.step.work}:{self.rule}")(self)
-        return counted
+        return replace(counted, device=self.content.get("device", "cpu"))
 
     def path(self, output: str | None = None) -> str:
         """Path of one output; the first one where none is named (manifest or rows)."""

@@ -119,13 +119,24 @@ def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     main(job)
     write_digests(outputs, job.keys)
     for path in snakemake.log:
-        write_json(benchmark_of(path), _used(time.monotonic() - started))
+        used = _used(time.monotonic() - started)
+        write_json(benchmark_of(path), {**_described(job, snakemake), **used})
 
 
 def benchmark_of(log_file: str) -> Path:
     """Return the file of what a job took, by that of its log."""
     inside = Path(log_file).relative_to(LOGS)
     return (BENCHMARKS / inside).with_suffix(".json")
+
+
+def _described(job: Job, snakemake: Any) -> dict[str, Any]:
+    """Return by what a forecast finds jobs like this one; `units` come from the graph."""
+    return {
+        "rule": job.rule,
+        "wildcards": dict(job.wildcards.items()),
+        "device": job.spec.get("device", "cpu"),
+        "units": snakemake.resources.get("units"),
+    }
 
 
 def _used(seconds: float) -> dict[str, float]:

@@ -19,7 +19,6 @@ def store(base: str) -> dict[str, str]:
     return {"manifest": f"{base}.json", "store": f"{base}.zarr"}
 
 
-_OUTPUT_COST = "bindscope.graph.output_cost"
 _SHARED = (
     Step("codes", store("results/codes/{dataset}/{split}-{key}"), makes="labels"),
     Step("priors", {"rows": "results/priors/{dataset}-{key}.json"}, leaf=True),
@@ -80,19 +79,15 @@ _SHARED = (
         "table",
         {kind: f"results/tables/{{table}}.{kind}" for kind in ("parquet", "csv", "html")},
         leaf=True,
-        work=_OUTPUT_COST,
     ),
     Step(
         "figure",
         {kind: f"results/figures/{{figure}}.{kind}" for kind in ("png", "svg")},
         leaf=True,
-        work=_OUTPUT_COST,
     ),
-    Step("report", {"page": "results/report.html"}, leaf=True, work=_OUTPUT_COST),
+    Step("report", {"page": "results/report.html"}, leaf=True),
 )
-SHARED_STEPS = {
-    step.name: replace(step, work=step.work or "bindscope.graph.cost") for step in _SHARED
-}
+SHARED_STEPS = {step.name: replace(step, work="bindscope.graph.cost") for step in _SHARED}
 
 NAME = SLUG.strip("^$")
 WILDCARDS = {

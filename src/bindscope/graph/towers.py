@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from math import isqrt
+from math import isqrt, prod
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +80,6 @@ class Tower:
     def weights(self) -> float:
         """Numbers of the blocks, whose hidden layers are four times as wide, and the embedding."""
         return 12 * self.n_layers * self.width**2 + 3 * self.patch_px**2 * self.width
-
-    def flops(self, deepest: int | str = "final") -> float:
-        """Return the operations of a forward pass over one image, up to a layer."""
-        blocks = self.n_layers if deepest == "final" else int(deepest)
-        attention = 4 * blocks * self.tokens**2 * self.width
-        return 2 * (12 * blocks + 0.3) * self.width**2 * self.tokens + attention
 
     def batch_bytes(self, batch: int) -> float:
         """Return what a forward pass over a batch holds, in float32."""
@@ -184,29 +178,52 @@ def _settings(model: Mapping[str, Any]) -> dict[str, Any]:
     return settings(str(model["source"]))
 
 
+def local_folder(source: str) -> Path | None:
+    """Return where the files of a source ``hf:...`` are, or would be, on this machine."""
+    library, _, rest = source.partition(":")
+    if library != "hf":
+        return None
+    name, at_path, path = rest.partition("path:")
+    if at_path:
+        return Path(path).expanduser()
+    name, _, revision = rest.partition("@")
+    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+    cache_folder = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
+    snapshots = cache_folder / f"models--{name.replace('/', '--')}" / "snapshots"
+    return snapshots / (revision or "main")
+
+
 @cache
 def settings(source: str) -> dict[str, Any]:
     """Return the config.json of a source ``hf:...``, and its `processor`'s.
 
     Empty where they are not on this machine.
     """
-    library, _, rest = source.partition(":")
-    name, at_path, path = rest.partition("path:")
-    if at_path:
-        folder = Path(path).expanduser()
-    else:
-        name, _, revision = rest.partition("@")
-        home = os.environ.get("HF_HOME", "~/.cache/huggingface")
-        cache_folder = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
-        snapshots = cache_folder / f"models--{name.replace('/', '--')}" / "snapshots"
-        folder = snapshots / (revision or "main")
-    files = {"": "config.json", "processor": "preprocessor_config.json"} if library == "hf" else {}
+    folder = local_folder(source)
     merged: dict[str, Any] = {}
-    for key, file in files.items():
+    if folder is not None:
         with suppress(OSError, ValueError):
-            content = json.loads((folder / file).read_text())
-            merged |= {key: content} if key else content
+            merged |= json.loads((folder / "config.json").read_text())
+        with suppress(OSError, ValueError):
+            merged["processor"] = json.loads((folder / "preprocessor_config.json").read_text())
     return merged
+
+
+def stored_weights(source: str) -> tuple[int, int]:
+    """Return the bytes of a source's safetensors files, and the numbers that their headers list.
+
+    0 where they are not on this machine.
+    """
+    n_bytes, numbers = 0, 0
+    folder = local_folder(source)
+    with suppress(OSError, ValueError):
+        for path in folder.glob("*.safetensors") if folder else ():
+            with path.open("rb") as file:
+                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            header.pop("__metadata__", None)
+            n_bytes += path.stat().st_size
+            numbers += sum(prod(tensor["shape"]) for tensor in header.values())
+    return n_bytes, numbers
 
 
 def groups_of(space: Mapping[str, Any]) -> tuple[int, int]:

@@ -92,8 +92,11 @@ class VisionLanguageModel(Model):
             "without the space before them. For tasks of `layout: pair` and `order: left_first`."
         ),
     )
-    batch_size: PositiveInt = Field(
-        16, description="Contexts that are answered about at once: scenes times conditions."
+    batch_size: PositiveInt | None = Field(
+        None,
+        description="Contexts that are answered about at once: rows of a step times conditions. "
+        "Default: four conditions of the rows of a suite's `batch_size`. With less than two, "
+        "`heads` and `layers` take hundreds of passes one by one.",
     )
 
     @field_validator("source")

@@ -15,6 +15,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.core.registries import ADAPTERS
+from bindscope.graph.language import language_model
 from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import (
     TRAINED,
@@ -25,6 +26,7 @@ from bindscope.studies.binding_id.config import (
     Toy,
     VisionLanguageModel,
 )
+from bindscope.studies.binding_id.cost import conditions_of
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.registry import (
     ACCOUNTED,
@@ -76,6 +78,9 @@ STEPS = (
 )
 
 
+CONDITIONS_AT_ONCE = 4
+"""Conditions of a step's rows that a model answers under at once, where nobody says it."""
+
 _Models = Callable[[str], list[dict[str, Any]]]
 """Experiment -> what decides the answers of its models; "": of estimates."""
 
@@ -97,6 +102,7 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
             if planted:
                 _add_experiments(graph, suite, task, ORACLES, _always(planted), [])
             for model in (models[name] for name in suite.models):
+                graph.notes += _slow(model, suite)
                 published = partial(_published, model, suite)
                 _add_experiments(graph, suite, task, model.name, published, _weights(graph, model))
             for name in suite.toys:
@@ -105,6 +111,21 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
         for model in (models[name] for name in suite.models):
             for records in (records_by_name[name] for name in suite.records):
                 _add_records(graph, suite, records, model)
+
+
+def _slow(model: VisionLanguageModel, suite: Suite) -> list[str]:
+    """Say of a model that it would answer under hundreds of conditions one by one."""
+    many = [name for name in ("heads", "layers") if name in suite.experiments]
+    if model.engine or not many or not model.batch_size or model.batch_size >= 2 * suite.batch_size:
+        return []
+    options = [getattr(suite, key) for key in OPTIONS.get(many[0], ())]
+    n = conditions_of(many[0], language_model(model.source), options)
+    where = f"studies.binding_id.models[{model.name}].batch_size"
+    return [
+        f"note: {where} ({model.batch_size}) is less than two conditions of the "
+        f"{suite.batch_size} rows of suites[{suite.name}]: {many[0]} would answer under {n:,} "
+        f"conditions one by one; leave it out for {CONDITIONS_AT_ONCE} at once"
+    ]
 
 
 def _add_records(graph: Graph, suite: Suite, records: Records, model: VisionLanguageModel) -> None:
@@ -131,6 +152,7 @@ def _published(model: VisionLanguageModel, suite: Suite, experiment: str) -> lis
     origin = "pretrained" if path is None else "local"
     spec = model.model_dump(mode="json")
     device = kind_here(suite.device)
+    spec["batch_size"] = model.batch_size or CONDITIONS_AT_ONCE * suite.batch_size
     spec["precision"] = precision_of(model.precision, model.compat, device, experiment)
     if model.engine:
         return [{"kind": model.engine, "origin": "local", **spec}]

@@ -1,9 +1,9 @@
-"""What the study's steps take: arithmetic of probes, from their number of weights."""
+"""What the study's steps take, from the number of weights of probes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,47 +21,13 @@ DECIDES_NOTHING = True
 
 Content = Mapping[str, Any]
 
-# Of a path of ten ridge strengths, columns that leave it counted in part (default run: 370 to 900
-# iterations of the slowest column), and of a fit that a null probe ends early. The curvature is
-# measured after each `fitting.lbfgs.REFRESH` of them.
-_PATH, _NULL_PATH, _REFRESH = 240, 60, 20
-# Bytes of what a descent holds besides weights and inputs, and of the modules that torch imports
-# when it first goes backward from a gradient, which stay (default run).
-_BESIDE, _BACKWARD_BYTES = 2.4e7, 3.6e7
-_PAPER_EPOCHS = 40
+# Bytes of a weight in L-BFGS: of the last ten steps and changes of the gradient 80, of what it
+# works with 40, of the path and three averages 20, of copies that are written 16.
+_HISTORY = 156
+_BESIDE = 6e7  # bytes of what a descent and the modules of its first gradient hold
 _CONVEX_WORK = 8  # `probes.batches.WORK`, which is beside torch
 _RESAMPLED = 2e6  # `statistics.bootstrap.BLOCK`
 _SHOWN = 8  # scenes whose maps are kept
-# Of a weight in an iteration of L-BFGS: of each of the ten steps and changes of the gradient that
-# it remembers a product and a sum, both twice, and ten more operations. They are sums and products,
-# of which four take as long as a function such as exp.
-_MOVED = (4 * 10 + 10) / 4
-# Bytes of a weight: of the last ten steps and changes of the gradient 80, of what it works with 40,
-# of the path and three averages 20, of the weights, the best of them and two copies when they are
-# written 16.
-_HISTORY = 156.0
-_STRENGTHS = 10  # of `probes.convex.STRENGTHS`
-# Steps of the interpreter for a call of torch on a small tensor, 2 microseconds; such calls of an
-# iteration of L-BFGS (110 for its memory, 50 for the line), and of a step of a descent with its
-# evaluation; by how much the slowest column of a path, which decides their number, is slower than
-# the mean; and the modules that torch imports when it first goes backward from a gradient.
-_CALL, _ITERATION, _STEP, _SLOWEST, _BACKWARD = 40, 220, 300, 1.5, 7.5e6
-_TRIED = 4  # functions of a margin in an iteration or a step
-_SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
-
-
-def _sizes(product: Product) -> tuple[dict[str, int], int]:
-    """Return scenes by split, and count bits."""
-    codes = product.inputs["labels"][0].inputs["codes"]
-    n = {code.wildcards["split"]: int(code.content["n_scenes"]) for code in codes}
-    space = codes[0].content.get("dataset", {}).get("space")
-    return n, n_counts(space) if space else 0
-
-
-def probe_of(content: Content) -> AnyProbe:
-    """Return the probe that a product is about."""
-    probe: AnyProbe = TypeAdapter(AnyProbe).validate_python({**content["probe"], "name": "probe"})
-    return probe
 
 
 class _Read(NamedTuple):
@@ -71,87 +37,72 @@ class _Read(NamedTuple):
     counts: int
     dim: int = 1
     tokens: int = 1
-    patches: bool = False
     cls: int = 1
 
     @classmethod
-    def by(cls, product: Product) -> _Read:
+    def by(cls, product: Product, patches: bool) -> _Read:
         """Return what a job reads; a null probe reads one number."""
-        what = product.content["representation"]
-        patches = what["tokens"] == "patches" or bool(what.get("patches"))
+        coded = product.inputs["labels"][0].inputs["codes"]
+        n = {code.wildcards["split"]: int(code.content["n_scenes"]) for code in coded}
+        space = coded[0].content.get("dataset", {}).get("space")
+        counts = n_counts(space) if space else 0
         if not product.inputs.get("index"):
-            return cls(*_sizes(product), patches=patches)
+            return cls(n, counts)
         (index,) = product.inputs["index"]
         shape, dim = shape_of(index)
-        dim *= 2 if what["tokens"] == "cls_mean" else 1
         if not patches:
-            return cls(*_sizes(product), dim)
+            joined = product.content["representation"]["tokens"] == "cls_mean"
+            return cls(n, counts, dim * (1 + joined))
         if shape is None:
-            tokens = grid_tokens(index.inputs["train"][0].content["dataset"]["space"])
-            return cls(*_sizes(product), dim, tokens, patches)
-        dim = shape.width_of(product.content["representation"]["layer"])
-        return cls(*_sizes(product), dim, shape.patches, patches, int(shape.vectors > 0))
+            space = index.inputs["train"][0].content["dataset"]["space"]
+            return cls(n, counts, dim, grid_tokens(space))
+        width = shape.width_of(product.content["representation"]["layer"])
+        return cls(n, counts, width, shape.patches, int(shape.vectors > 0))
 
 
 def fit(product: Product) -> Work:
     """Count the fits of all targets and seeds of a job, and what they write."""
-    content, read = product.content, _Read.by(product)
-    probe, seeds, n_test = probe_of(content), len(content["seeds"]), read.n["test"]
+    content, what = product.content, product.content["representation"]
+    patches = what["tokens"] == "patches" or bool(what.get("patches"))
+    probe: AnyProbe = TypeAdapter(AnyProbe).validate_python({**content["probe"], "name": "probe"})
+    read, seeds = _Read.by(product, patches), len(content["seeds"])
     targets = chosen_targets(probe, tuple(content["sizes"]), read.counts)
     heads = [part for target in targets for part in target.heads(probe.jointly)]
-    n_heads, bits = sum(part.count for part in heads), sum(sides(content)) + read.counts
-    widths = probe.read_dims(read.dim, read.cls) if read.patches else (read.dim,)
-    vector = widths[-1]
+    widths = probe.read_dims(read.dim, read.cls) if patches else (read.dim,)
+    bits = sum(sides(content)) + read.counts
     plain = LinearProbe(name="linear", family="linear")
-    linear = sum(plain.count(part, vector)[0] for part in heads)
+    linear = sum(plain.count(part, widths[-1])[0] for part in heads)
     numbers = [probe.count(part, read.dim, read.tokens, read.cls) for part in heads]
     free, used = (sum(column) for column in zip(*numbers, strict=True))
-    convex = probe.protocol == "converged"
-    alone = probe.convex and convex
-    flops = elements = inverses = 0.0
-    python = 7e6
-    if convex:
-        path = _PATH if "index" in product.inputs else _NULL_PATH
-        # Descents in the space of n scenes end after about n steps, as conjugate gradients do.
-        path = min(path, _STRENGTHS * read.n["train"])
-        path *= seeds if content["control"] != "none" else 1
-        # Vectors that are wider than there are scenes are turned into the space of these.
-        spaces = widths if read.patches else (min(vector, read.n["train"]),)
-        problems = [problem for space in spaces for problem in _problems(heads, space)]
-        inverses = _inverses(problems, probe.memory_mb)
-        for n_weights, n_columns in problems:
-            flops += _descent(n_weights, n_columns, read.n["train"], path)
-            elements += path * n_columns * (_TRIED * read.n["train"] + _MOVED * n_weights)
-            python += _CALL * _ITERATION * _SLOWEST * path
-    if not alone:
-        steps, batch = _steps(probe, read.n["train"])
-        flops += seeds * steps * 6 * batch * used / _SMALL
-        each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * free
-        elements += seeds * steps * each
-        python += _BACKWARD + _CALL * _STEP * seeds * steps * len(heads)
+    converged = probe.protocol == "converged"
+    descends = not (probe.convex and converged)
     # The linear parts are fitted first, and what their descent holds goes before the next one.
-    in_memory, history = _in_memory(probe, content, read, bits), _HISTORY * linear * convex
-    descent = 0.0 if alone else _BESIDE + _descending(free, seeds, read.patches)
-    linear_parts = history + inverses
-    fitting = linear_parts if alone else max(linear_parts + 4.0 * free * seeds, descent)
-    on_gpu = content["device"] == "cuda"
+    # Vectors that are wider than there are scenes are turned into the space of these.
+    spaces = widths if patches else (min(read.dim, read.n["train"]),)
+    fitting = (_HISTORY * linear + _inverses(heads, spaces, probe.memory_mb)) * converged
+    if descends:
+        # Of every seed weights and the best of them; of one seed, or of all where they share their
+        # batches, gradients, two moments, and a step; in the end copies and the file.
+        moved = 8 * seeds + 20 * (seeds if patches else 1)
+        fitting = max(fitting + 4 * free * seeds, free * max(moved, 16 * seeds) + _BESIDE)
+    in_memory = _in_memory(probe, read, content, bits, patches)
+    n_test = read.n["test"]
     resampled = _resampled(content["information"]["bootstrap_samples"] * n_test)
-    capacity = [name for name in ("hidden", "rank") if hasattr(probe, name)]
-    decides = capacity[0] if descent > in_memory and capacity else "memory_mb"
-    rows = seeds * (2700.0 + 400.0 * ("plain" in probe.targets))
-    weights = free + (linear if convex and not alone else 0)
-    history = seeds * (6e3 + 4000 * len(heads) * (1 - alone / 3))
+    decides = next((key for key in ("hidden", "rank") if hasattr(probe, key)), "memory_mb")
+    rows = seeds * 3100.0
+    written = free + linear * (converged and descends)
+    results = 8.0 * free * seeds
     return Work(
-        "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
-        python=python,
-        bytes_peak=in_memory + _BACKWARD_BYTES * (not alone) + 8 * n_test * bits
-        + max(8.0 * free * seeds if on_gpu else fitting, resampled),
+        "torch",
+        units=seeds * read.n["train"] * used,
+        bytes_host=8 * n_test * (bits + 1) + resampled,
+        bytes_loaded=in_memory + results,
+        bytes_computed=max(fitting - results, 0),
         bytes_rows=rows,
-        bytes_disk=4 * weights * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
-        bytes_device=(in_memory + fitting) * on_gpu,
-        threads=content["threads"], device=content["device"],
-        key=f"studies.binding_information.probes[{product.wildcards['probe']}].{decides}",
-    )  # fmt: skip
+        bytes_disk=4 * written * seeds + rows + seeds * (6e3 + 3e3 * len(heads)) + 8 * n_test,
+        key=f"studies.binding_information.probes[{product.wildcards['probe']}]."
+        f"{decides if descends and fitting > in_memory else 'memory_mb'}",
+    )
 
 
 null = fit
@@ -165,89 +116,43 @@ def _resampled(drawn: float) -> float:
     return 24.0 * drawn if drawn <= _RESAMPLED else 32 * _RESAMPLED
 
 
-def _problems(heads: Sequence[Heads], dim: int) -> Iterator[tuple[int, int]]:
-    """Yield rows and columns of the weights of linear parts that are fitted together.
-
-    Each column has rows for all bits of the problem, those that it may not read masked.
-    """
+def _inverses(heads: Sequence[Heads], spaces: Sequence[int], memory_mb: float) -> float:
+    """Return the bytes of inverse Hessians of single columns: half of the memory, at most."""
     columns: Counter[tuple[int, int, str]] = Counter()
     for part in heads:
         columns[part.reads] += part.count
-    for (_, bits, _), number in columns.items():
-        yield dim + 1 + bits, number
-
-
-def _descent(rows: int, columns: int, n: int, path: float) -> float:
-    """Return the operations of a path of ridge strengths down some iterations.
-
-    An iteration takes a product with the scenes for the line and one for the gradient, and two
-    applications of the preconditioner, of two triangular products each. The curvature and its
-    Cholesky factor, which is inverted in float64, are made for each strength and then anew.
-    """
-    factors = _STRENGTHS + path / _REFRESH
-    factor = 2.0 * n * rows * (rows + columns) + 2 * (1 + 1 / 3) * rows**3
-    return path * columns * (4.0 * n * rows + 8.0 * rows**2) + factors * factor
-
-
-def _steps(probe: AnyProbe, n_train: int) -> tuple[float, int]:
-    """Return the steps of a descent, and the scenes of each."""
-    if probe.protocol != "converged":
-        batch = min(1024, n_train)
-        return _PAPER_EPOCHS * -(-n_train // batch), batch
-    return probe.cycles * probe.steps, min(probe.batch_size, n_train)
-
-
-def _descending(weights: float, seeds: int, shared: bool) -> float:
-    """Return the bytes of what descends, or of the results where these take more.
-
-    Of every seed these are weights and the best of them; of one seed, or of all where they share
-    their batches, gradients, two moments, and what a step makes of the largest parameter and its
-    gradient. Results hold weights, the best, a copy and the file.
-    """
-    return weights * max(8.0 * seeds + 20.0 * (seeds if shared else 1), 16.0 * seeds)
-
-
-def _inverses(problems: Sequence[tuple[int, int]], memory_mb: float) -> float:
-    """Return the bytes of inverse Hessians of single columns: half of the memory, at most."""
-    sizes = (4.0 * n_columns * n_weights**2 for n_weights, n_columns in problems)
+    sizes = [
+        4.0 * number * (dim + 1 + bits) ** 2
+        for (_, bits, _), number in columns.items()
+        for dim in spaces
+    ]
     return max((size for size in sizes if size <= memory_mb * 2.0**19), default=0.0)
 
 
-def _in_memory(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:
+def _in_memory(probe: AnyProbe, read: _Read, content: Content, bits: int, patches: bool) -> float:
     """Return the bytes of inputs and labels in memory (`probes.batches`)."""
-    n, dim = read.n, read.dim
+    n, dim, memory = read.n, read.dim, probe.memory_mb * 2.0**20
     total, (cells, _) = sum(n.values()), sides(content)
     labels = total * (bits + 4.0 * (bits + cells))
-    memory = probe.memory_mb * 2.0**20
-    if read.patches:
-        inputs, vectors = 2.0 * total * read.tokens * dim, 8.0 * dim * (n["train"] + n["val"])
-        width = dim + 2 * getattr(
-            probe, "hidden", cells + 8
-        )  # hidden units, or every head's attention
+    if patches:
+        # Hidden units, or every head's attention, of a batch.
+        width = dim + 2 * getattr(probe, "hidden", cells + 8)
         batch = 12 * min(probe.batch_size, n["train"]) * read.tokens * width
-        bytes_peak = min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
-        return float(bytes_peak)
-    design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
-    design += 4.0 * n["train"] * _CONVEX_WORK * bits
-    whole = 4.0 * dim * total + design * (probe.protocol == "converged")
-    if whole + labels <= memory:
-        return float(whole + labels)
+        inputs, vectors = 2.0 * total * read.tokens * dim, 8.0 * dim * (n["train"] + n["val"])
+        return min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
+    design = (n["train"] + n["val"]) * (dim + 1 + bits) + n["train"] * _CONVEX_WORK * bits
+    whole = 4.0 * dim * total + 4.0 * design * (probe.protocol == "converged") + labels
     streamed = 4 * 4096 * (dim + 1 + bits * (1 + _CONVEX_WORK))
-    return float(min(memory, 4.0 * dim * total) + min(labels, memory / 8) + streamed)
+    if whole <= memory:
+        return whole
+    return min(memory, 4.0 * dim * total) + min(labels, memory / 8) + streamed
 
 
 def learning_curve(product: Product) -> Work:
     """Count a fit to each share of the train scenes."""
-    whole = fit(product)
-    shares = product.content["shares"]
-    return replace(
-        whole,
-        flops=whole.flops * sum(shares),
-        elements=whole.elements * sum(shares),
-        python=whole.python * len(shares),
-        bytes_disk=3000.0 * len(shares),
-        bytes_rows=3000.0 * len(shares),
-    )
+    whole, shares = fit(product), product.content["shares"]
+    rows = 3000.0 * len(shares)
+    return replace(whole, units=whole.units * sum(shares), bytes_disk=rows, bytes_rows=rows)
 
 
 def attention(product: Product) -> Work:
@@ -258,8 +163,7 @@ def attention(product: Product) -> Work:
     cells, side = sides(product.inputs["fit"][0].content)[0], shape.input_px if shape else 1
     return Work(
         "torch",
-        flops=4.0 * n * tokens * dim * cells,
-        elements=4.0 * n * tokens * cells,
-        bytes_peak=4.0 * n * tokens * (dim + 2 * cells) + 4e7,
+        units=n * tokens * dim * cells,
+        bytes_host=4.0 * n * tokens * (dim + 2 * cells) + 4e7,
         bytes_disk=_SHOWN * 4.0 * (side**2 + cells * tokens),
     )

@@ -54,8 +54,6 @@ class ProbeOptions(Model):
         Whether it reads patch tokens, not vectors, and has a map of attention per object.
     convex, jointly
         Whether it is fitted as a convex problem, and one module has all heads of a target.
-    cycles
-        Cycles that a fit takes, for forecasts (default run: 1 to 2 of vectors, 1 and 8 of `set`).
     label
         Its words and color; by default its name.
     """
@@ -65,7 +63,6 @@ class ProbeOptions(Model):
     convex: ClassVar[bool] = False
     jointly: ClassVar[bool] = False
     attends: ClassVar[bool] = False
-    cycles: ClassVar[float] = 1.8
     label: ClassVar[Label | None] = None
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -274,7 +271,6 @@ class SetProbe(DescendedProbe):
     implementation = f"{_PROBES}.set:Set"
     patches = True
     jointly = True
-    cycles = 4.0
     label = Label("set", "a set probe", AMBER)
 
     family: Literal["set"]

@@ -9,7 +9,7 @@ rule lengths:
         f"{workflow.basedir}/envs/base.yaml"
     resources:
         mem_mb=memory_of("lengths"),
-        runtime=minutes_of("lengths"),
+        units=units_of("lengths"),
     params:
         spec=spec("lengths"),
         code=code("lengths"),

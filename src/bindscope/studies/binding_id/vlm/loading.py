@@ -128,7 +128,8 @@ def load_engine(
     paper = config.compat == "paper"
     options = Options(
         pad=RELEASED_PAD if paper else 0, border="official" if paper else "inside",
-        answer="bare" if paper else "space", batch_size=config.batch_size,
+        answer="bare" if paper else "space",
+        batch_size=config.batch_size or Options.batch_size,
         lead="" if form.template == "short" else LINE_BREAKS,
     )  # fmt: skip
     if rule is not None:

@@ -14,4 +14,4 @@ def lengths(product: Product) -> Work:
     index = product.inputs["index"][0]
     _, dim = shape_of(index)
     n = index.content["n_scenes"]["test"]
-    return Work(elements=float(n * dim), bytes_peak=4.0 * n * dim, bytes_disk=200, python=1e6)
+    return Work(units=n * dim, bytes_host=4.0 * n * dim, bytes_disk=200)
