@@ -456,7 +456,7 @@ def test_a_dry_run_ends_with_its_forecast(
     assert command.main(["--configfile", preset, "-n"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert re.match(
-        r"Forecast: \d+ jobs, .* GB for the largest, .* GB of disk; time not known: .*", last
+        r"Forecast: \d+ jobs, .* GB for the largest, .* GB of disk; time: not known.*", last
     )
 
 

@@ -90,16 +90,17 @@ def _is_old(product: Product) -> bool:
 def summary(products: Sequence[Product]) -> str:
     """Say in a line what products take."""
     largest = max((product.work.memory_mb for product in products), default=0)
+    time = say_time(hours_of(products), len(products))
     return (
         f"{len(products):,} jobs, {largest * 2**20 / 1e9:.1f} GB for the largest, "
-        f"{_disk(products) / 1e9:.2f} GB of disk; {say_time(hours_of(products), len(products))}"
+        f"{_disk(products) / 1e9:.2f} GB of disk; time: {time}"
     )
 
 
 def say_time(hours: Hours, n: int) -> str:
     """Say how long jobs take on this machine, of `n` as many as are known."""
-    if not n or len(hours.unknown) == n:
-        return "time not known: none like them has run here"
+    if n and len(hours.unknown) == n:
+        return "not known, as no job like them has run here"
     on_gpu = f", {_time(hours.gpu)} of a GPU" if hours.gpu else ""
     of_all = f"{_time(hours.wall)} on {os.cpu_count()} cores{on_gpu}"
     if not hours.unknown:

@@ -80,8 +80,8 @@ class Work:
         computed, fixed = self.bytes_computed, LIBRARIES_MB[self.libraries]
         if self.device == "cuda":
             computed, fixed = 0, fixed + CUDA_MB
-        held = self.bytes_host + self.bytes_loaded + computed
-        return ceil(MARGIN * (fixed + held / 2**20))
+        total = self.bytes_host + self.bytes_loaded + computed
+        return ceil(MARGIN * (fixed + total / 2**20))
 
     @property
     def device_mb(self) -> int:

@@ -209,6 +209,7 @@ def settings(source: str) -> dict[str, Any]:
     return merged
 
 
+@cache
 def stored_weights(source: str) -> tuple[int, int]:
     """Return the bytes of a source's safetensors files, and the numbers that their headers list.
 
