@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from jobs_by_hand import job_by_hand, linear_fit_graph, script
+from PIL import Image
+from PIL.ExifTags import Base
 from pydantic import ValidationError
 
 from bindscope.config.codes import Dataset
@@ -20,6 +22,8 @@ from bindscope.priors.assignments import (
     assignment_rows,
     corpus_log_weights,
 )
+from bindscope.sources.base import SourceFiles
+from bindscope.sources.photos import load_image
 from bindscope.sources.reading import read_source
 from releases import GENOME, GENOME_PHOTOS, write_genome_photos
 
@@ -90,6 +94,45 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
     shard = next(p for p in graph.select("record_scenes") if p.wildcards["split"] == "train")
     pixels = open_store(tmp_path / shard.path()).read("images")
     assert np.abs(pixels[:, 8, 8, 0].astype(int) - [40, 60, 120]).max() <= 3  # jpeg
+
+
+def _saved_turned(path: Path, size: tuple[int, int]) -> None:
+    """Save a photo whose tag says that it lies on its side."""
+    exif = Image.Exif()
+    exif[Base.Orientation] = 6
+    pixels = np.zeros((size[1], size[0], 3), np.uint8)
+    pixels[: size[1] // 2] = 255  # the upper half, as stored
+    Image.fromarray(pixels).save(path, exif=exif, quality=100)
+
+
+def test_boxes_of_a_photo_with_a_turn_are_of_its_pixels_as_stored(
+    images: Path, tmp_path: Path
+) -> None:
+    _saved_turned(images / "VG_100K" / "7.jpg", (400, 300))
+    root, splits, *_ = read_source(dataset(images))
+    record = next(r for mine in splits.values() for r in mine if r.image.endswith("/7.jpg"))
+    assert record.size == (400, 300)
+    image, placed = load_image(SourceFiles(root), record, dataset(images).render)
+    assert placed.boxes(np.array(record.boxes)).tolist() == [[16, 15, 16, 16], [0, 0, 2, 3]]
+    assert image[:7].min() > 250
+    assert image[9:].max() < 5
+
+
+@pytest.mark.parametrize("size", [(300, 400), (200, 150)])
+def test_a_photo_of_another_size_than_its_boxes_are_of_is_refused(
+    size: tuple[int, int], images: Path
+) -> None:
+    """Turned, or made smaller: image_data.json says 400 x 300."""
+    Image.new("RGB", size).save(images / "VG_100K" / "7.jpg")
+    root, splits, *_ = read_source(dataset(images))
+    record = next(r for mine in splits.values() for r in mine if r.image.endswith("/7.jpg"))
+    message = rf"{size[0]} x {size[1]} pixels as stored(.|\n)*400 x 300(.|\n)*source.skip"
+    with pytest.raises(InputError, match=message):
+        load_image(SourceFiles(root), record, dataset(images).render)
+    counts = {**COUNTS, "train": 2}
+    fewer = {"split": {**INDEX, "sizes": counts}, "n_scenes": counts}
+    *_, skipped = read_source(dataset(images, source={"bad_images": "skip"}, **fewer))
+    assert [image.image for image in skipped] == ["VG_100K/7.jpg"]
 
 
 def test_means_are_over_a_split_with_weights_of_train() -> None:

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from bindscope.config.loading import load_config
 from bindscope.config.root import Config
+from bindscope.core.errors import ConfigError
 from bindscope.studies.build import build
 from bindscope.studies.same_object.effects.job import interventions
 from mutations import example
@@ -157,3 +159,26 @@ def test_a_model_that_does_not_say_its_grid_needs_one():
     blocks = example()["studies"]["same_object"]["fits"]
     with pytest.raises(ValueError, match="does not say how many patches"):
         graph_of(fits=[{**blocks[1], "patch_grid": None}], maps=None)
+
+
+def test_scenes_without_masks_are_refused_before_anything_is_downloaded():
+    """CLEVR's release has none; it would be 19 GB."""
+    config = example()
+    clevr = {
+        "name": "clevr-photos", "source": {"kind": "clevr"},
+        "n_scenes": {"train": 8, "val": 8, "test": 8},
+        "space": {"kind": "draws", "groups": [{"name": "color", "size": 8}], "n_objects": 6},
+        "split": {"rule": "index", "sizes": {"train": 8, "val": 8, "test": 8}},
+        "shard_size": {"train": 8, "val": 8, "test": 8},
+        "render": {"kind": "photos", "size_px": 32},
+    }  # fmt: skip
+    config["datasets"].append(clevr)
+    block = {
+        "name": "more",
+        "datasets": ["clevr-photos"],
+        "models": ["vit"],
+        "probes": ["quadratic"],
+    }
+    config["studies"]["same_object"]["fits"].append(block)
+    with pytest.raises(ConfigError, match=r"scenes of 'clevr-photos' \(clevr\) have no masks"):
+        load_config(config, "here")

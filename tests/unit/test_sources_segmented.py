@@ -182,8 +182,11 @@ def test_what_is_left_out_is_listed_with_its_reason(
     unlabelled = Photo("ADE_val_3", np.zeros((9, 9, 3), np.uint8), np.zeros((9, 9), int), (),
                        "validation")  # fmt: skip
     more = [draw(f"ADE_val_{i}", (20, 20), (CAR,), "validation") for i in (4, 5)]
-    release = write_ade20k(tmp_path, [*ADE, unlabelled, *more])
+    photos = [*ADE, unlabelled, *more]
+    release = write_ade20k(tmp_path, photos)
     monkeypatch.setitem(ade20k.KNOWN_BAD, "validation", (0,))
+    n_validation = sum(photo.part == "validation" for photo in photos)
+    monkeypatch.setitem(ade20k.FULL, "validation", n_validation)
     images, splits, values, skipped = read_source(
         ade(release, source={"skip": ["ADE_train_2.jpg"]})
     )
@@ -199,6 +202,22 @@ def test_what_is_left_out_is_listed_with_its_reason(
 
 
 # --- into a square --------------------------------------------------------------------------------
+
+
+def test_images_of_a_subset_are_not_left_out_by_their_position(tmp_path: Path) -> None:
+    """Position 20 of the full index is bad; in a subset another image is there."""
+    photos = [draw(f"ADE_val_{i}", (20, 20), (CAR,), "validation") for i in range(22)]
+    release = write_ade20k(tmp_path, photos)
+    reader = ade20k.Ade20kReader(ade(release).source)
+    assert len(list(reader.scenes())) == 22
+    assert not reader.skipped
+
+
+def test_a_table_of_classes_with_a_byte_order_mark(release: Path) -> None:
+    table = release / "objectInfo150.csv"
+    plain = read_source(ade(release))
+    table.write_text("\ufeff" + table.read_text(), encoding="utf-8")
+    assert read_source(ade(release)) == plain
 
 
 def test_a_mask_is_resized_without_new_labels() -> None:

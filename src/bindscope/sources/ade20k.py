@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,17 @@ from bindscope.sources.label_files import ADE20K_BENCHMARK, ADE20K_INDEX
 from bindscope.sources.masks import read_pixels
 from bindscope.sources.parts import PartsReader
 
+log = logging.getLogger(__name__)
+
 OTHER = "other"
-# Positions in the index among the images of a part. The release has no list of its own.
+# Positions in the full index among the images of a part. The release has no list of its own.
 KNOWN_BAD = {
     "training": (
         7689, 8904, 8905, 20433, 20543, 21029, 22979, 23011, 23048, 24103, 24794,
     ),
     "validation": (20,),
 }  # fmt: skip
+FULL = {"training": 25574, "validation": 2000}  # images of a part in the full index
 BAD_REASON = "the released code of arXiv 2510.24709 leaves it out as corrupted; not checked here"
 _TV_SET = "television;set;tv;tv;set;idiot;box;boob;tube;telly;goggle;box"
 # Names of the index that are one of the 150 classes under another name.
@@ -79,13 +83,20 @@ class Ade20kReader(PartsReader[Ade20kSource]):
         self.skipped.clear()
         entries = [entry for entry in self._index.images if entry.part in self.source.parts]
         progress, before = Progress(len(entries), "masks"), Counter[str]()
+        sizes = Counter(entry.part for entry in entries)
+        known_bad = {part: KNOWN_BAD[part] for part in sizes if sizes[part] == FULL[part]}
+        for part in sorted({*sizes} - {*known_bad}):
+            log.info("%s is not the full index: no image is left out by its position", part)
         for entry in entries:
             position = before[entry.part]
             before[entry.part] += 1
             progress.advance()
             where = f"{entry.part} image {position}"
-            if reason := self._bad(entry.part, position, entry.file):
-                self.skipped.append(Skipped(entry.file, reason))
+            if is_listed(entry.file, self.source.skip):
+                self.skipped.append(Skipped(entry.file, "source.skip"))
+                continue
+            if position in known_bad.get(entry.part, ()):
+                self.skipped.append(Skipped(entry.file, BAD_REASON))
                 continue
             try:
                 pixels = read_pixels(self._files, mask_of(entry.file), where)
@@ -98,11 +109,6 @@ class Ade20kReader(PartsReader[Ade20kSource]):
                 yield scene
             else:
                 self.skipped.append(Skipped(entry.file, "no object is labelled"))
-
-    def _bad(self, part: str, position: int, file: str) -> str | None:
-        if is_listed(file, self.source.skip):
-            return "source.skip"
-        return BAD_REASON if position in KNOWN_BAD[part] else None
 
     def _scene(
         self, image: IndexedImage, where: str, pixels: npt.NDArray[np.integer]
@@ -158,7 +164,7 @@ def read_benchmark(files: SourceFiles, name: str) -> dict[str, bool]:
     if not files.exists(name):
         raise InputError(path, "there is no such file", _BENCHMARK)
     with files.text(name) as file:
-        rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(line.removeprefix("\ufeff") for line in file))
     try:
         is_stuff = {row["Name"]: row["Stuff"] == "1" for row in rows}
         numbers = [row["Idx"] for row in rows]

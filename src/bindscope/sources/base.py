@@ -78,6 +78,8 @@ class Scene:
     upright
         Whether boxes and segments are of the image as its EXIF tag turns it; else of its pixels as
         they are stored, and the tag is ignored.
+    size
+        Width and height of the image that boxes are of, where the source says so.
     """
 
     image: str
@@ -88,6 +90,7 @@ class Scene:
     segments: Segments | None = None
     slots: tuple[int, ...] | None = None
     upright: bool = True
+    size: tuple[int, int] | None = None
 
 
 def build_reader(source: Source, split_column: str | None) -> Reader:

@@ -20,12 +20,18 @@ from bindscope.core.errors import InputError, StoreError
 from bindscope.core.files import cache_folder, canonical_json, sha256, write_json
 from bindscope.core.progress import Progress
 from bindscope.sources.base import LEAVE_OUT, Roots, Scene, SourceFiles, check_name
-from bindscope.sources.masks import find_objects, image_size, read_numbers, refuse_size
+from bindscope.sources.masks import (
+    find_objects,
+    image_size,
+    read_numbers,
+    refuse_other_size,
+    refuse_size,
+)
 from bindscope.sources.problems import Problems
 
 log = logging.getLogger(__name__)
 
-_VERSION = 1  # of what is checked
+_VERSION = 2  # of what is checked
 _SLACK_PX = 1  # that a box may end outside its image
 _VOID = (0, 255)  # numbers that mean "no object" in common masks
 _Result = dict[str, Any]
@@ -101,7 +107,8 @@ class ImageChecks:
         """Describe what a check depends on."""
         segments = scene.segments
         states = [self.files.state(scene.image), segments and self.files.state(segments.file)]
-        labels = [segments and asdict(segments), scene.boxes, scene.upright, self.boxes, _VERSION]
+        frame = [scene.upright, scene.size]
+        labels = [segments and asdict(segments), scene.boxes, frame, self.boxes, _VERSION]
         return sha256(json.dumps([states, labels]))
 
     def _check(self, scene: Scene) -> _Result:
@@ -109,6 +116,8 @@ class ImageChecks:
         try:
             size = image_size(self.files, scene.image, scene.where)
             width, height = size.upright if scene.upright else size.stored
+            if scene.size:
+                refuse_other_size((width, height), scene.size, scene.where)
             if outside := self._outside(scene, width, height):
                 return {
                     "of": "box",

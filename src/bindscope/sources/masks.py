@@ -130,6 +130,15 @@ def refuse_pixels(image: Image.Image, place: str) -> None:
         )  # fmt: skip
 
 
+def refuse_other_size(image: tuple[int, int], expected: tuple[int, int], place: str) -> None:
+    """Refuse an image of another width and height than its boxes are of, with InputError."""
+    if image != expected:
+        raise InputError(
+            place, f"has {image[0]} x {image[1]} pixels as stored, and its boxes are of "
+            f"{expected[0]} x {expected[1]}", f"take the release's own file, or {LEAVE_OUT}",
+        )  # fmt: skip
+
+
 def refuse_size(mask: tuple[int, int], image: tuple[int, int], place: str) -> None:
     """Refuse a mask of another width and height than its image, with InputError."""
     if mask == image:

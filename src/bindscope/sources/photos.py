@@ -22,6 +22,7 @@ from bindscope.sources.masks import (
     ON_ITS_SIDE,
     UNDECODED,
     read_mask,
+    refuse_other_size,
     refuse_pixels,
     refuse_size,
     shrink,
@@ -145,7 +146,8 @@ def load_image(
 
     It is turned upright as its EXIF tag says, unless its record is of the stored pixels; what is
     transparent becomes white. A JPEG beyond `LARGEST_PIXELS` is decoded at a fraction of its size.
-    InputError if it cannot be decoded, is too large, or has more than 8 bits per channel.
+    InputError if it cannot be decoded, is too large, has more than 8 bits per channel, or is not of
+    the size that its boxes are of.
     """
     content = files.read(record.image)
     where = f"{files.path(record.image)} ({record.where})"
@@ -170,6 +172,8 @@ def load_image(
             where, f"does not decode as an image ({first_line(error)})",
             f"replace the file, or {LEAVE_OUT}",
         ) from error  # fmt: skip
+    if record.size:
+        refuse_other_size(original, record.size, where)
     placed = Placed.fit_into(original, render.size_px, render.fit)
     if image.size != placed.size:
         image = image.resize(placed.size, Image.Resampling.BICUBIC)

@@ -172,8 +172,9 @@ class _Check:
             return None
         known = tuple(cell for cell in cells if cell is not None)
         return Record(
-            scene.image, scene.where, known, scene.boxes, scene.segments, slots, scene.upright
-        )
+            scene.image, scene.where, known, scene.boxes, scene.segments, slots, scene.upright,
+            scene.size,
+        )  # fmt: skip
 
     def _slots(self, scene: Scene) -> tuple[int, ...] | None:
         """Return the slot of each object."""

@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
         ("boxes", pa.list_(pa.list_(pa.float64(), 4))),
         ("slots", pa.list_(pa.int32())),
         ("upright", pa.bool_()),
+        ("size", pa.list_(pa.int32(), 2)),
         (
             "segments",
             pa.struct(
@@ -49,7 +50,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Record:
-    """A scene that was checked; `image` to `upright` are as in `bindscope.sources.base.Scene`.
+    """A scene that was checked; `image` to `size` are as in `bindscope.sources.base.Scene`.
 
     `cells` are object-code indices of the objects, in the source's order, `slots` theirs, if any.
     """
@@ -61,6 +62,7 @@ class Record:
     segments: Segments | None = None
     slots: tuple[int, ...] | None = None
     upright: bool = True
+    size: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def read_records(path: Path | str, split: str, start: int = 0, stop: int | None 
             None if row["segments"] is None else _segments(row["segments"]),
             None if row["slots"] is None else tuple(row["slots"]),
             row["upright"],
+            None if row["size"] is None else tuple(row["size"]),
         )
         for row in rows
     )

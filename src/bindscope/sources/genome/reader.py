@@ -55,6 +55,8 @@ class GenomeReader:
                 ),
                 f"image {scene.image_id}",
                 tuple(map(tuple, scene.boxes.tolist())),
+                upright=False,  # annotated in browsers that did not turn photos
+                size=(scene.image.width, scene.image.height),
             )
         for reason, number in sorted(self._miner.left_out.items()):
             log.info("left out: %d %s", number, reason)

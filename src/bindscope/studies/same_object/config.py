@@ -20,8 +20,11 @@ from bindscope.config.base import (
     SplitCounts,
 )
 from bindscope.config.codes import Dataset
+from bindscope.config.genome import GenomeSource
 from bindscope.config.grid import Grid, ModelGroup, grid_problems, group_problems, layers_of
 from bindscope.config.models import AnyModel, Controlled, PythonModel, Zoo
+from bindscope.config.observed import ClevrSource, TableSource
+from bindscope.config.pug_spare import PugSpareSource
 from bindscope.config.references import unknown
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
@@ -416,6 +419,14 @@ def _scenes(where: str, section: PairSection, dataset: Dataset) -> Iterator[str]
     """Scenes are drawn, there are enough, and their classes are made of groups that there are."""
     if dataset.render is None:
         yield f"{where}.datasets: {dataset.name!r} has no images; give it a render section"
+    without_masks = isinstance(dataset.source, ClevrSource | GenomeSource | PugSpareSource)
+    if isinstance(dataset.source, TableSource):
+        without_masks = dataset.source.masks is None
+    if dataset.source is not None and without_masks:
+        yield (
+            f"{where}.datasets: scenes of {dataset.name!r} ({dataset.source.kind}) have no masks, "
+            "which say whose a patch is; use rendered scenes, ADE20K, COCO, or a table with `masks`"
+        )
     groups = [group.name for group in dataset.space.groups]
     yield from unknown("sampling.class_groups", section.sampling.class_groups or (), groups)
     if section.scenes:
