@@ -33,7 +33,7 @@ from bindscope.fitting.lbfgs import descend
 from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.scorers.base import Task
-from bindscope.studies.same_object.scorers.convex import Fit, PairProblem, RidgeObjective, form_of
+from bindscope.studies.same_object.scorers.convex import Fit, PairProblem, form_of
 from bindscope.studies.same_object.scorers.forms import Covariance
 
 TITLE = "Pairs of patches"
@@ -118,8 +118,8 @@ def drawn(size: Size) -> PairData:
     return PairData.from_arrays(sample, DrawnTokens((size.images, size.patches, size.dim)), (8, 8))
 
 
-def step(size: Size, options: Options) -> tuple[RidgeObjective, torch.Tensor, list[Block]]:
-    """Return an objective whose blocks are ready, and the weights to evaluate it at."""
+def step(size: Size, options: Options) -> tuple[PairProblem, torch.Tensor, list[Block]]:
+    """Return a problem whose blocks are ready, and the weights to evaluate it at."""
     pairs = Pairs(drawn(size), device=options.device)
     blocks = list(pairs.blocks())
     pairs.blocks = lambda: iter(blocks)
@@ -130,15 +130,15 @@ def step(size: Size, options: Options) -> tuple[RidgeObjective, torch.Tensor, li
     matrix = form.split(theta)["matrix"]
     matrix.copy_((matrix + matrix.t()) / 2)
     theta = theta.to(options.device)
-    problem = PairProblem(form, (pairs, pairs))
-    return RidgeObjective(problem, theta, 0.0), torch.zeros_like(theta)[:, None], blocks
+    problem = PairProblem(form, (pairs, pairs), theta)
+    return problem, torch.zeros_like(theta)[:, None], blocks
 
 
 def step_entry(size: Size, options: Options, share: float | None) -> Entry:
     """Time a step beside the floor of its products."""
-    objective, zero, _ = step(size, options)
+    problem, zero, _ = step(size, options)
     rate = gemm_rate(size.shapes, options)
-    seconds = side_by_side({"step": lambda: objective.begin(zero)}, options)["step"]
+    seconds = side_by_side({"step": lambda: problem.value_and_gradient(zero)}, options)["step"]
     notes = {"flops": size.flops, "gemm_flop_per_s": rate, "threads": torch.get_num_threads()}
     return Entry(
         f"a quadratic step, {size}",
@@ -150,8 +150,8 @@ def step_entry(size: Size, options: Options, share: float | None) -> Entry:
 
 def expansion_entry(size: Size, options: Options) -> Entry:
     """Time a step beside the literal expansion; both must lose the same."""
-    objective, zero, blocks = step(size, options)
-    problem, theta = objective.problem, objective.centre.clone().requires_grad_()
+    problem, zero, blocks = step(size, options)
+    theta = problem.centre.clone().requires_grad_()
 
     def literal() -> float:
         matrix = problem.form.split(theta)["matrix"]
@@ -164,11 +164,11 @@ def expansion_entry(size: Size, options: Options) -> Entry:
         theta.grad = None
         return total / problem.pairs[0].n_pairs
 
-    ours = float(objective.begin(zero)[0])
+    ours = float(problem.value_and_gradient(zero)[0])
     if abs(literal() - ours) > TOLERANCE * ours:
         raise SystemExit(f"the literal expansion loses {literal()}, the step {ours}")
     with torch.no_grad():
-        times = side_by_side({"step": lambda: objective.begin(zero)}, options)
+        times = side_by_side({"step": lambda: problem.value_and_gradient(zero)}, options)
     times |= side_by_side({"literal": literal}, options)
     return Entry(
         f"a quadratic step, {size}", times["step"],
@@ -207,8 +207,7 @@ def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:
         assert not fit.pairs[0].in_memory
         form = form_of("quadratic", fit.covariance)
         zero = torch.zeros(form.size)
-        objective = RidgeObjective(PairProblem(form, fit.pairs), zero, 1.0)
-        descend(objective, zero[:, None], iterations=2)
+        descend(PairProblem(form, fit.pairs, zero), zero[:, None], 1.0, iterations=2)
     status = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) * 1024 / 1e9 for line in status if line.startswith("VmHWM"))
     return {"seconds": time.perf_counter() - start, "peak_gb": peak}

@@ -9,9 +9,10 @@ from probe_problems import heads, probe, problem
 from sklearn.linear_model import LogisticRegression
 
 from bindscope.fitting.lbfgs import descend
-from bindscope.fitting.regressions import Regressions, loss_and_slope
+from bindscope.fitting.regressions import OWN_AFTER, Regressions
+from bindscope.fitting.ridge import Average
 from bindscope.studies.binding_information.probes.batches import make_source
-from bindscope.studies.binding_information.probes.convex import Average, HeadProblem, Vectors
+from bindscope.studies.binding_information.probes.convex import HeadProblem, Vectors
 from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.runs import start
@@ -31,21 +32,16 @@ def regressions(part, dtype=torch.float64, **fields):
     ).regressions()
     x, sign, offset = original.data
     data = x.to(dtype), sign.to(dtype), None if offset is None else offset.to(dtype)
-    return Regressions(data, original.rows, original.penalised.to(dtype))
+    return Regressions(data, original.rows, original.penalty.to(dtype))
 
 
 def solve(problem_, l2, **fields):
-    start = torch.zeros(problem_.shape, dtype=problem_.penalised.dtype)
-    return descend(problem_.objective(l2, torch.arange(start.shape[1])), start, **fields)
-
-
-def margins(problem_, w):
-    return next(problem_.margins(w))[2]
+    return descend(problem_, torch.zeros_like(problem_.mask), l2, **fields)
 
 
 def gradient_norm(problem_, w, l2):
-    slope = loss_and_slope(problem_.margins(w))[1] + l2 * problem_.penalised * w
-    return (slope * problem_.mask()).norm(dim=0)
+    slope = problem_.value_and_gradient(w)[1] + l2 * problem_.penalty * w
+    return (slope * problem_.mask).norm(dim=0)
 
 
 @pytest.mark.parametrize("l2", [1e-1, 1e-3])
@@ -74,21 +70,21 @@ def test_columns_with_a_curvature_of_their_own_end_at_the_same_optimum_sooner(dt
     )
     assert fast.iterations < slow.iterations
     losses = [
-        shared.losses(w) + l2 / 2 * (shared.penalised * w.square()).sum(0) for w in (slow.w, fast.w)
+        shared.losses(w) + l2 / 2 * (shared.penalty * w.square()).sum(0) for w in (slow.w, fast.w)
     ]
     assert float((losses[0] - losses[1]).abs().max()) < 1e-6
-    assert torch.equal(fast.w * shared.mask(), fast.w)  # rows that a column does not use stay 0
+    assert torch.equal(fast.w * shared.mask, fast.w)  # rows that a column does not use stay 0
 
 
 def test_where_memory_has_no_room_all_columns_share_one_curvature():
     shared = regressions("object", noise=1.0)
-    p, c = shared.shape
-    too_small = replace(shared, room=8 * c * p * p // 4)
+    p, c = shared.mask.shape
+    too_small = replace(shared, room=4 * c * p * p // 2)
     without = replace(shared, room=0)
     assert torch.equal(*(solve(each, 1e-5, iterations=30).w for each in (too_small, without)))
-    objective = too_small.objective(1e-5, torch.arange(c))
-    objective.begin(torch.zeros(p, c, dtype=torch.float64))
-    assert not objective._has_room()
+    for problem_, n_inverses in ((too_small, 0), (replace(shared, room=4 * c * p * p), c)):
+        problem_.prepare(torch.zeros(p, c, dtype=torch.float64), 1e-5, OWN_AFTER)
+        assert n_inverses == (0 if problem_.inverses is None else len(problem_.inverses))
 
 
 def test_anchors_are_an_offset_of_the_optimum():
@@ -96,7 +92,7 @@ def test_anchors_are_an_offset_of_the_optimum():
     problem_ = regressions("object", noise=4.0)
     w = solve(problem_, 0.0, tolerance=1e-14).w
     shift = torch.randn(w.shape, dtype=w.dtype, generator=torch.Generator().manual_seed(0))
-    shift *= problem_.mask()
+    shift *= problem_.mask
     x, sign, _ = problem_.data
     moved = replace(problem_, data=(x, sign, x @ shift))
     torch.testing.assert_close(solve(moved, 0.0, tolerance=1e-14).w + shift, w, rtol=0, atol=1e-4)
@@ -161,9 +157,9 @@ def test_strengths_are_averaged_by_their_likelihood():
     run = start(config, heads("object"), source.shape)
     val = HeadProblem(Vectors(source, 2**30, run.family.linear_part), [run], "val").regressions()
     torch.manual_seed(0)
-    path = [0.1 * torch.randn(val.shape) for _ in range(3)]
+    path = [0.1 * torch.randn(val.mask.shape) for _ in range(3)]
     average = Average(val, path[0])
-    on = torch.arange(val.shape[1])
+    on = torch.arange(val.mask.shape[1])
     for w in path[1:]:
         average.add(w, on)
 
@@ -206,7 +202,7 @@ def test_the_curvature_of_many_rows_and_few_scenes_is_factored() -> None:
     )
     data = (x, torch.ones(2, 1), None)
     problem = Regressions(data, torch.tensor([3000]), torch.ones(3000, 1))
-    curvature = problem.curvature(torch.zeros(3000, 1), torch.arange(1))
-    assert problem.factor(1e-6, curvature).isfinite().all()
+    curvature = problem.curvature(torch.zeros(3000, 1))
+    assert problem.inverse_factor(1e-6, curvature).isfinite().all()
     with pytest.raises(torch.linalg.LinAlgError):
-        problem.factor(1e-6, torch.full_like(curvature, torch.nan))
+        problem.inverse_factor(1e-6, torch.full_like(curvature, torch.nan))

@@ -244,13 +244,12 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
             ).regressions()
         )
     in_memory, passes = problems
-    assert in_memory.in_memory
-    assert not passes.in_memory
-    w, columns = torch.zeros(in_memory.shape), torch.arange(in_memory.shape[1])
-    curvatures = [problem.curvature(w, columns) for problem in (in_memory, passes)]
+    assert callable(passes.data)
+    assert not callable(in_memory.data)
+    start = torch.zeros_like(in_memory.mask)
+    curvatures = [problem.curvature(start) for problem in problems]
     torch.testing.assert_close(*curvatures, rtol=1e-5, atol=1e-6)
-    start, every = torch.zeros(in_memory.shape), torch.arange(in_memory.shape[1])
-    solutions = [descend(p.objective(1e-2, every), start, tolerance=1e-7) for p in problems]
+    solutions = [descend(problem, start, 1e-2, tolerance=1e-7) for problem in problems]
     torch.testing.assert_close(solutions[0].w, solutions[1].w, rtol=0, atol=3e-3)
     assert float(in_memory.losses(solutions[0].w).sum()) == pytest.approx(
         float(passes.losses(solutions[1].w).sum()), 1e-5
@@ -259,7 +258,7 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
 
 @pytest.mark.parametrize("family", ["linear", "quadratic"])
 def test_a_fit_that_streams_learns_what_one_in_memory_does(family, monkeypatch):
-    monkeypatch.setattr(convex, "STRENGTHS", convex.STRENGTHS[::3])
+    monkeypatch.setattr(convex, "RIDGES", replace(convex.RIDGES, strengths=convex.STRENGTHS[::3]))
     data = problem((1500, 200, 200), noise=0.5)
     config = probe(family, steps=60)
     (in_memory,) = fit(config, data, [0])

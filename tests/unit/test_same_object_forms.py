@@ -24,7 +24,7 @@ from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.scorers import convex
 from bindscope.studies.same_object.scorers.base import Task
-from bindscope.studies.same_object.scorers.convex import PairProblem, RidgeObjective
+from bindscope.studies.same_object.scorers.convex import PairProblem
 from bindscope.studies.same_object.scorers.forms import (
     Covariance,
     Form,
@@ -190,7 +190,7 @@ def test_what_stands_where_there_is_no_patch_reaches_nothing():
 
 @pytest.mark.parametrize("kind", ["diagonal", "quadratic"])
 def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
-    """Held or read anew, in blocks of any size: the same loss, gradient and line."""
+    """Held or read anew, in blocks of any size: the same losses and gradients."""
     train = easy[0]
     passes = []
     for memory, block in ((2**30, 2**22), (0, 2**22), (2**30, 5000), (0, 5000)):
@@ -198,13 +198,9 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
         assert pairs.in_memory == (memory > 0)
         form = convex.form_of(kind, Covariance.measure(pairs))
         theta = torch.linspace(-0.1, 0.1, form.size)
-        objective = RidgeObjective(PairProblem(form, (pairs, pairs)), theta, 0.1)
-        zero = torch.zeros(form.size, 1)
-        loss, slope = objective.begin(zero)
-        objective.aim(zero, -slope)
-        trial, along = objective.trial(torch.full((1,), 0.5))
-        there = objective.arrive(torch.full((1,), 0.5))
-        passes.append((loss, slope, trial, along, there))
+        problem = PairProblem(form, (pairs, pairs), theta)
+        loss, slope = problem.value_and_gradient(torch.zeros(form.size, 1))
+        passes.append((loss, slope, *problem.value_and_gradient(-0.5 * slope)))
     assert Pairs(train, block=5000).images < 10
     for outcome in passes[1:]:
         for a, b in zip(passes[0], outcome, strict=True):
@@ -220,17 +216,17 @@ def test_the_optimum_is_scipys(easy, kind):
     form = convex.form_of(kind, this.covariance)
     centre = torch.zeros(form.size)
     centre[-1] = -0.5
-    objective = RidgeObjective(PairProblem(form, this.pairs), centre, 0.01)
+    problem = PairProblem(form, this.pairs, centre)
 
     def value(delta):
         w = torch.tensor(delta, dtype=torch.float32)[:, None]
-        loss, slope = RidgeObjective(PairProblem(form, this.pairs), centre, 0.01).begin(w)
-        pull = objective.ridge * w
+        loss, slope = problem.value_and_gradient(w)
+        pull = (0.01 * problem.penalty).float() * w
         return float(loss + (pull * w).sum() / 2), (slope + pull).double().numpy()[:, 0]
 
     reference = minimize(value, np.zeros(form.size), jac=True, method="L-BFGS-B",
                          options={"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-6})  # fmt: skip
-    solution = descend(objective, torch.zeros(form.size, 1), tolerance=1e-7)
+    solution = descend(problem, torch.zeros(form.size, 1), 0.01, tolerance=1e-7)
     optimum, slope = value(solution.w[:, 0].double().numpy())
     assert optimum < value(np.zeros(form.size))[0] - 1e-3
     assert optimum == pytest.approx(reference.fun, abs=1e-6)
@@ -239,7 +235,7 @@ def test_the_optimum_is_scipys(easy, kind):
 
 
 def test_counted_couples_of_places_are_their_pairs(easy):
-    """The same loss, gradient and line, whether pairs are taken one by one or as counts."""
+    """The same losses and gradients, whether pairs are taken one by one or as counts."""
     pairs = Pairs(easy[0], memory=2**30)
     counts = Counts.count(pairs)
     grid, curvature = pairs.data.grid, counts.curvature
@@ -247,12 +243,9 @@ def test_counted_couples_of_places_are_their_pairs(easy):
     outcomes = []
     for split in (pairs, counts):
         centre = torch.linspace(-0.5, 0.5, form.size)
-        objective = RidgeObjective(PairProblem(form, (split, split)), centre, 0.1)
-        zero = torch.zeros(form.size, 1)
-        loss, slope = objective.begin(zero)
-        objective.aim(zero, -slope)
-        step = torch.full((1,), 0.5)
-        outcomes.append((loss, slope, *objective.trial(step), objective.arrive(step)))
+        problem = PairProblem(form, (split, split), centre)
+        loss, slope = problem.value_and_gradient(torch.zeros(form.size, 1))
+        outcomes.append((loss, slope, *problem.value_and_gradient(-0.5 * slope)))
     for a, b in zip(*outcomes, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 

@@ -2,24 +2,19 @@
 
 All columns advance in the same matrix products, each with its own memory (Nocedal and Wright,
 *Numerical Optimization*, algorithms 7.4 and 7.5) and its own strong Wolfe step. Converged columns
-leave the products. A descent that is killed goes on from its checkpoint and ends in the same bits.
+leave the products.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from bindscope.fitting.checkpoint import Checkpoint, State
-
 MEMORY = 10
 ARMIJO, CURVATURE, TRIALS = 1e-4, 0.9, 12  # of a line search
-_MOVING = ("live", "w", "loss", "gradient", "scale")  # of a `_Minimiser`
 
 
 class Solution(NamedTuple):
@@ -34,92 +29,42 @@ class Solution(NamedTuple):
     iterations: int
 
 
-class Objective(Protocol):
-    """Convex functions of the columns of weights (p, C), which a `_Minimiser` descends.
+class Problem(ABC):
+    """Convex functions of the columns of weights (p, C), and about the inverses of their Hessians.
 
-    The minimiser adds w' diag(ridge) w / 2, `ridge` (p, 1): it is not part of loss and slope.
+    A ridge adds ridge / 2 * w' diag(penalty) w to each; `penalty` is (p, 1).
     """
 
-    ridge: Tensor
-
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses (C,) and their gradient (p, C) at the weights, where the descent starts."""
-
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        """Take note of where the next line starts and leads to, (p, C) each."""
-
-    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses and their slopes along the line at steps t, (C,) each."""
-
-    def arrive(self, t: Tensor) -> Tensor:
-        """Go to the steps of the last trial; return the gradient (p, C) there."""
-
-    def keep(self, index: Tensor) -> None:
-        """Drop all columns but these, which have stopped."""
-
-    def precondition(self, g: Tensor) -> Tensor:
-        """Return about the inverse of the Hessian, ridge included, times (p, C)."""
-
-
-@runtime_checkable
-class Resumable(Objective, Protocol):
-    """An objective whose descent can go on in another process."""
-
-    def state(self) -> dict[str, Tensor]:
-        """Return what, between two lines, more than the weights decides the next one."""
-
-    def resume(self, live: Tensor, state: dict[str, Tensor]) -> None:
-        """Take the state of `state` after `begin`; `live` are numbers of the columns left, (c,)."""
-
-
-class Evaluated(ABC):
-    """A `Resumable` of one column, each of whose trials computes loss and gradient anew."""
-
-    def __init__(self, ridge: Tensor) -> None:
-        self.ridge = ridge
+    penalty: Tensor
 
     @abstractmethod
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss (1,) and its gradient (p, 1) at weights (p, 1)."""
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values (C,) and their gradient (p, C) at weights, both without a ridge."""
 
     @abstractmethod
-    def precondition(self, g: Tensor) -> Tensor:
-        """Return about the inverse Hessian, ridge included, times (p, 1)."""
+    def precondition(self, gradient: Tensor, ridge: float) -> Tensor:
+        """Return about the inverse of the Hessian, ridge included, times a gradient (p, C)."""
 
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        """Take note of the line."""
-        self.w, self.direction = w, direction
+    def prepare(self, w: Tensor, ridge: float, line: int) -> None:
+        """Adapt what `precondition` uses to weights; line 0 comes before the first of them."""
+        del w, ridge, line
 
-    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss and its slope along the line at step t, (1,) each."""
-        loss, self.slope = self.begin(self.w + t.to(self.w.dtype) * self.direction)
-        return loss, (self.slope * self.direction).double().sum(0)
-
-    def arrive(self, t: Tensor) -> Tensor:
-        """Return the gradient of the last trial."""
-        return self.slope
-
-    def keep(self, index: Tensor) -> None:
-        """Do nothing: there is one column, and when it stops all is over."""
-        del index
-
-    def state(self) -> dict[str, Tensor]:
-        """Return nothing: each line begins with its weights alone."""
-        return {}
-
-    def resume(self, live: Tensor, state: dict[str, Tensor]) -> None:
-        """Do nothing: `begin` has done all."""
-        del live, state
+    def select(self, columns: Tensor) -> Problem:
+        """Return the problem of some columns (c,) alone."""
+        del columns
+        return self
 
 
 class _Minimiser:
     """The columns that still move (`live`): weights, gradient, memory."""
 
-    def __init__(self, objective: Objective, start: Tensor, columns: Tensor) -> None:
-        self.objective, self.ridge, self.live = objective, objective.ridge, columns
-        self.w = start
-        self.loss, slope = objective.begin(start)
-        self.gradient, self.scale = slope + self.ridge * start, torch.ones_like(slope[0])
+    def __init__(self, problem: Problem, ridge: float, start: Tensor, columns: Tensor) -> None:
+        self.problem, self.strength, self.live = problem.select(columns), ridge, columns
+        self.ridge = (ridge * problem.penalty).to(start.dtype)
+        self.w, self.lines = start[:, columns], 0
+        self.problem.prepare(self.w, ridge, self.lines)
+        self.loss, slope = self.problem.value_and_gradient(self.w)
+        self.gradient, self.scale = slope + self.ridge * self.w, torch.ones_like(slope[0])
         self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
         self.direction, self.descent = torch.zeros_like(self.w), torch.zeros_like(slope[0])
 
@@ -133,7 +78,7 @@ class _Minimiser:
         self.w = self.w[:, index]
         self.gradient, self.direction = self.gradient[:, index], self.direction[:, index]
         self.memory = [(s[:, index], y[:, index], rho[index]) for s, y, rho in self.memory]
-        self.objective.keep(index)
+        self.problem = self.problem.select(index)
 
     def aim(self) -> Tensor:
         """Choose the direction -H g by the two-loop recursion; return g'Hg/2, (C,)."""
@@ -142,7 +87,7 @@ class _Minimiser:
         for s, y, rho in reversed(self.memory):
             alphas.append(rho * (s * q).sum(0))
             q -= alphas[-1] * y
-        q = self.objective.precondition(q) * self.scale
+        q = self.problem.precondition(q, self.strength) * self.scale
         for (s, y, rho), alpha in zip(self.memory, reversed(alphas), strict=True):
             q += s * (alpha - rho * (y * q).sum(0))
         self.direction = -q
@@ -151,9 +96,9 @@ class _Minimiser:
 
     def advance(self) -> Tensor:
         """Take a strong Wolfe step along the direction; return which columns moved, bool (C,)."""
-        self.objective.aim(self.w, self.direction)
-        step, self.loss = self._line_search()
-        slope = self.objective.arrive(step)
+        self.lines += 1
+        self.problem.prepare(self.w, self.strength, self.lines)
+        step, self.loss, slope = self._line_search()
         s = step.to(self.w.dtype) * self.direction
         self.w = self.w + s
         gradient = slope + self.ridge * self.w
@@ -161,11 +106,11 @@ class _Minimiser:
         self.gradient = gradient
         return step > 0
 
-    def _line_search(self) -> tuple[Tensor, Tensor]:
-        """Find steps (0 where there is none) and mean losses there, (C,) each.
+    def _line_search(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Find steps (0 where there is none); return them, values (C,) and gradients (p, C) there.
 
-        The objective along the line is convex, so its slope brackets the minimum; trials are
-        secants of the slope. The last trial is at the steps that are returned.
+        The function along the line is convex, so its slope brackets the minimum; trials are secants
+        of the slope.
         """
         linear = (self.ridge * self.w * self.direction).sum(0)
         square = (self.ridge * self.direction.square()).sum(0)
@@ -173,14 +118,15 @@ class _Minimiser:
         high, high_slope = torch.full_like(low, torch.inf), torch.zeros_like(low)
         t, done = torch.ones_like(low), torch.zeros_like(low, dtype=torch.bool)
         rounding = 4 * torch.finfo(self.w.dtype).eps * self.loss
+        data, gradient = torch.zeros_like(self.loss), torch.zeros_like(self.gradient)
         for _ in range(TRIALS):
-            data, at = self.objective.trial(t)
-            at = at + linear + square * t
+            self._evaluate(t, ~done, data, gradient)
+            at = (gradient * self.direction).sum(0, dtype=data.dtype) + linear + square * t
             drop = data - self.loss + t * linear + t.square() * square / 2
             enough = drop <= ARMIJO * t * self.descent + rounding
             done |= enough & (at.abs() <= CURVATURE * self.descent.abs())
             if done.all():
-                return t, data
+                return t, data, gradient
             right = ~done & (~enough | (at > 0))
             falling = ~done & ~right
             high, high_slope = torch.where(right, t, high), torch.where(right, at, high_slope)
@@ -189,61 +135,46 @@ class _Minimiser:
             inside = low + (high - low) * share
             t = torch.where(done, t, torch.where(high.isinf(), t * 4, inside))
         t = torch.where(done, t, low)
-        return t, self.objective.trial(t)[0]
+        self._evaluate(t, ~done, data, gradient)
+        return t, data, gradient
 
-    def state(self) -> dict[str, Tensor]:
-        """Return what the next line depends on, but for the objective."""
-        memory = {
-            f"{i}.{name}": value
-            for i, each in enumerate(self.memory)
-            for name, value in zip(("s", "y", "rho"), each, strict=True)
-        }
-        return memory | {name: getattr(self, name) for name in _MOVING}
-
-    def resume(self, state: dict[str, Tensor]) -> None:
-        """Take such a state."""
-        for name in _MOVING:
-            setattr(self, name, state[name])
-        n = sum(name.endswith(".rho") for name in state)
-        self.memory = [(state[f"{i}.s"], state[f"{i}.y"], state[f"{i}.rho"]) for i in range(n)]
+    def _evaluate(self, t: Tensor, selected: Tensor, data: Tensor, gradient: Tensor) -> None:
+        """Put values (C,) and gradients (p, C) at steps of some columns, bool (C,), in place."""
+        columns = selected.nonzero().squeeze(1)
+        problem = self.problem if selected.all() else self.problem.select(columns)
+        w = self.w[:, columns] + t[columns].to(self.w.dtype) * self.direction[:, columns]
+        data[columns], gradient[:, columns] = problem.value_and_gradient(w)
 
     def _remember(self, s: Tensor, y: Tensor) -> None:
         """Take a step and the change of the gradient into the memory, where curvature is safe."""
         tiny, curvature = torch.finfo(s.dtype).tiny, (s * y).sum(0)
         safe = curvature > tiny
         self.memory = [*self.memory[1 - MEMORY :], (s, y, torch.where(safe, 1 / curvature, 0.0))]
-        size = (y * self.objective.precondition(y)).sum(0)
+        size = (y * self.problem.precondition(y, self.strength)).sum(0)
         self.scale = torch.where(safe & (size > tiny), curvature / size, self.scale)
 
 
 def descend(
-    objective: Objective,
+    problem: Problem,
     start: Tensor,
+    ridge: float = 0.0,
     columns: Tensor | None = None,
     *,
     iterations: int = 150,
     tolerance: float = 1e-6,
-    checkpoint: Checkpoint | None = None,
 ) -> Solution:
     """Descend from `start` (p, C) to the optima of some columns; others keep their start.
 
     A column has converged when g'Hg/2, about its loss above the optimum, is below `tolerance` nats;
-    or when it is within the rounding of the loss. Where the objective is not convex, this ends at a
-    point without slope, if at all. The state of a long descent is written to `checkpoint`, and read
-    from it at the start; the objective is `Resumable` then.
+    or when it is within the rounding of the loss. Where the problem is not convex, this ends at a
+    point without slope, if at all.
     """
     if columns is None:
         columns = torch.arange(start.shape[1], device=start.device)
-    fit = _Minimiser(objective, start[:, columns], columns)
+    fit = _Minimiser(problem, ridge, start, columns)
     w, decrement = start.clone(), fit.gradient.new_zeros(start.shape[1])
-    eps, first, saved_s = torch.finfo(w.dtype).eps, 0, monotonic()
-    if checkpoint and (state := checkpoint.read()) is not None:
-        first = state[1]["step"]
-        w, decrement = _resume(fit, state)
-    for iteration in range(first, iterations + 1):
-        if checkpoint and iteration > first and checkpoint.is_due(monotonic() - saved_s):
-            checkpoint.write(*_state(fit, w, decrement, iteration))
-            saved_s = monotonic()
+    eps = torch.finfo(w.dtype).eps
+    for iteration in range(iterations + 1):
         decrement[fit.live] = expected_decrease = fit.aim()
         fit.keep(expected_decrease > (eps * fit.loss).clamp_min(tolerance))
         if not len(fit.live) or iteration == iterations:
@@ -254,30 +185,3 @@ def descend(
         if not len(fit.live):
             break
     return Solution(w, decrement, iteration)
-
-
-def _state(fit: _Minimiser, w: Tensor, decrement: Tensor, iteration: int) -> State:
-    """Return what the rest of a descent depends on, before an iteration."""
-    assert isinstance(fit.objective, Resumable)
-    beside = {f"objective.{name}": value for name, value in fit.objective.state().items()}
-    state = {"all.w": w, "all.decrement": decrement, **fit.state(), **beside}
-    # Sums round otherwise where columns lie otherwise in memory.
-    turned = [name for name, value in state.items() if _is_turned(value)]
-    state |= {name: state[name].t() for name in turned}
-    return state, {"step": iteration, "turned": turned}
-
-
-def _is_turned(value: Tensor) -> bool:
-    return value.dim() == 2 and not value.is_contiguous() and value.t().is_contiguous()
-
-
-def _resume(fit: _Minimiser, state: State) -> tuple[Tensor, Tensor]:
-    """Take such a state; return the weights and decrements of all columns."""
-    assert isinstance(fit.objective, Resumable)
-    tensors = {name: value.to(fit.w.device) for name, value in state[0].items()}
-    tensors |= {name: tensors[name].t() for name in state[1]["turned"]}
-    live = torch.searchsorted(fit.live, tensors["live"])  # columns are in falling order
-    names = [name for name in tensors if name.startswith("objective.")]
-    fit.resume(tensors)
-    fit.objective.resume(live, {name.removeprefix("objective."): tensors[name] for name in names})
-    return tensors["all.w"], tensors["all.decrement"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import log, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,7 +37,7 @@ from bindscope.studies.binding_information.registry import options_of
 SIZES, DIM, TOKENS, SCENES = (3, 4), 7, 5, 6
 RATE = 0.25  # of the planted bits
 PRIOR_LOG_ODDS = float(np.log(RATE / (1 - RATE)))
-STOPPED_AT = 5  # step of a descent that is stopped and resumed
+STOPPED_AT = 5  # states that a fit keeps before it is stopped and resumed
 GRADIENT = 1e-5  # relative difference of a gradient from the slope of the loss
 DECODED = 0.6  # share of H(O) that is decoded from planted bits
 NESTING_BITS = 0.02  # share of H(O) by which a fit may be worse on validation than one it contains
@@ -281,16 +280,22 @@ class _StoppedError(Exception):
 class _Dying(Checkpoints):
     """Checkpoints that keep every state of a fit, which dies after some of them."""
 
+    written = 0
+
     def take(self) -> Checkpoint:
         """Return the checkpoint of the next part."""
         checkpoint = super().take()
-        return _DyingCheckpoint(checkpoint.path, checkpoint.key)
+        return _DyingCheckpoint(checkpoint.path, checkpoint.key, taken_from=self)
 
 
+@dataclass(frozen=True)
 class _DyingCheckpoint(Checkpoint):
+    taken_from: _Dying = field(kw_only=True)
+
     def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
         super().write(tensors, record)
-        if record["step"] >= STOPPED_AT:
+        self.taken_from.written += 1
+        if self.taken_from.written == STOPPED_AT:
             raise _StoppedError
 
 
@@ -300,9 +305,11 @@ def _check_resume(probe: ProbeOptions) -> None:
     whole = fit(_alone(probe), data, [0])
     with TemporaryDirectory() as folder:
         output = Path(folder) / "fit"
-        with suppress(_StoppedError):
+        stopped = False
+        try:
             fit(_alone(probe), data, [0], _Dying(output, "check"))
-        stopped = any(Path(folder).iterdir())
+        except _StoppedError:
+            stopped = True
         resumed = fit(_alone(probe), data, [0], Checkpoints(output, "check"))
     _require(
         stopped and _equal(whole[0], resumed[0]),

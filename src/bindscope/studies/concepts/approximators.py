@@ -14,6 +14,7 @@ dimensions, which have nothing in common: each is a small fit (`fit_coordinates`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import cos, inf, pi, sqrt
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from torch.nn.functional import embedding
 
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.lbfgs import Evaluated, descend
+from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.recognition import Embedded, hits_of, scored
@@ -203,21 +204,16 @@ RIDGES = (1e-4, 1e-2, 1e-1)
 ITERATIONS = 200
 
 
-class _Errors(Evaluated):
+@dataclass(eq=False)
+class _Errors(Problem):
     """Mean square of the error of each column of weights, by autograd."""
 
-    def __init__(
-        self,
-        columns: Tensor,
-        targets: Tensor,
-        terms: Sequence[str],
-        n_slots: int,
-        rows: int,
-        ridge: float,
-    ) -> None:
-        super().__init__(torch.full((1, 1), ridge, device=targets.device))
-        self.columns, self.targets = columns, targets
-        self.terms, self.n_slots, self.rows = tuple(terms), n_slots, rows
+    columns: Tensor
+    targets: Tensor
+    terms: Sequence[str]
+    n_slots: int
+    rows: int
+    penalty: Tensor
 
     def predict(self, w: Tensor, columns: Tensor) -> Tensor:
         """Return predictions (n, columns of w)."""
@@ -227,22 +223,19 @@ class _Errors(Evaluated):
             out = out + combined(term, table[columns], self.n_slots)
         return out
 
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             leaf = w.detach().requires_grad_()
             loss = (self.predict(leaf, self.columns) - self.targets).square().mean(0)
             (slope,) = torch.autograd.grad(loss.sum(), leaf)
         return loss.detach(), slope
 
-    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        loss, self.slope = self.begin(self.w + t * self.direction)
-        return loss, (self.slope * self.direction).sum(0)
+    def select(self, columns: Tensor) -> _Errors:
+        return replace(self, targets=self.targets[:, columns])
 
-    def keep(self, index: Tensor) -> None:
-        self.targets = self.targets[:, index]
-
-    def precondition(self, g: Tensor) -> Tensor:
-        return g * (self.rows / self.columns.shape[1])  # how seldom a value is there
+    def precondition(self, gradient: Tensor, ridge: float) -> Tensor:
+        del ridge
+        return gradient * (self.rows / self.columns.shape[1])  # how seldom a value is there
 
 
 def fit_coordinates(
@@ -269,8 +262,15 @@ def fit_coordinates(
     predicted, penalized, decrements = [], [], []
     for ridge in RIDGES if len(split.validation) else RIDGES[:1]:
         repeated = targets[split.train].repeat(1, starts)
-        errors = _Errors(columns[split.train], repeated, terms, scenes.n_slots, rows, ridge)
-        minimum = descend(errors, first, iterations=ITERATIONS, tolerance=TOLERANCE)
+        errors = _Errors(
+            columns[split.train],
+            repeated,
+            terms,
+            scenes.n_slots,
+            rows,
+            torch.ones(1, 1, device=device),
+        )
+        minimum = descend(errors, first, ridge, iterations=ITERATIONS, tolerance=TOLERANCE)
         with torch.no_grad():
             predicted.append(errors.predict(minimum.w, columns).view(len(targets), -1, dim))
         penalized.append(ridge / 2 * minimum.w.square().sum(0).view(-1, dim))

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
-from bindscope.fitting.lbfgs import Evaluated, descend
+from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SCORES_AT_ONCE, SplitBy
 from bindscope.studies.concepts.scenes import (
     Doubles,
@@ -50,23 +50,24 @@ TOLERANCE = 1e-6  # nats
 ITERATIONS = 1000
 
 
-class _Softmax(Evaluated):
+class _Softmax(Problem):
     """Cross-entropy of float64 (n, d) to targets (n, V) by weights (V d, 1): one column."""
 
     def __init__(self, z: Tensor, targets: Tensor, ridge: float) -> None:
-        super().__init__(torch.full((1, 1), ridge, dtype=z.dtype, device=z.device))
         self.z, self.targets = z, targets
+        self.penalty = torch.ones((1, 1), dtype=z.dtype, device=z.device)
         bound = z.t() @ z / (2 * len(z))  # of the Hessian
         bound.diagonal().add_(ridge)
         self.factor: Tensor = torch.linalg.cholesky(bound)
 
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.z @ w.view(self.targets.shape[1], -1).t()
         slope = (torch.softmax(logits, 1) - self.targets).t() @ self.z / len(self.z)
         return cross_entropy(logits, self.targets)[None], slope.reshape(-1, 1)
 
-    def precondition(self, g: Tensor) -> Tensor:
-        matrix = g.view(self.targets.shape[1], -1)
+    def precondition(self, gradient: Tensor, ridge: float) -> Tensor:
+        del ridge  # the factor has it
+        matrix = gradient.view(self.targets.shape[1], -1)
         return torch.cholesky_solve(matrix.t(), self.factor).t().reshape(-1, 1)
 
 
@@ -77,9 +78,8 @@ def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> tuple[Doubles, bool
     without it, separable data have no optimum.
     """
     start = z.new_zeros(targets.shape[1] * z.shape[1], 1)
-    solution = descend(
-        _Softmax(z, targets, ridge), start, iterations=ITERATIONS, tolerance=TOLERANCE
-    )
+    problem = _Softmax(z, targets, ridge)
+    solution = descend(problem, start, ridge, iterations=ITERATIONS, tolerance=TOLERANCE)
     weights = solution.w.view(targets.shape[1], -1).cpu().numpy()
     return weights, float(solution.decrement) <= TOLERANCE
 

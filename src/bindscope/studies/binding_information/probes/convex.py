@@ -32,9 +32,10 @@ import torch
 from torch import Tensor
 
 from bindscope.core.progress import Progress
-from bindscope.fitting.checkpoint import Checkpoints, State, remember, take
-from bindscope.fitting.lbfgs import descend
+from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.fitting.lbfgs import Solution
 from bindscope.fitting.regressions import Block, Regressions
+from bindscope.fitting.ridge import Average, RidgePath
 from bindscope.statistics.prior_mixtures import fit_prior_weight
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
@@ -51,6 +52,7 @@ TOLERANCE = 1e-6  # nats above the optimum
 RELATIVE = 1e-3  # of the ridge: with more, rounding moves weights where a ridge is weak
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 STRENGTHS = tuple(10.0**k for k in range(3, -7, -1))  # of the ridge, strongest first
+RIDGES = RidgePath(STRENGTHS, ITERATIONS, TOLERANCE, RELATIVE)
 PERFECT = 1e-4 * LN2  # nats of a head below which there is nothing left to gain
 HOPELESS = 10.0  # nats, over all validation scenes, by which a strength is worse than another one
 PATIENCE = 2  # hopeless strengths in a row after which a head's path ends
@@ -246,38 +248,14 @@ class HeadProblem:
         """Return the regressions, in memory where the vectors are."""
         dim, heads = self.dim, self.runs[0].heads
         device = next(self.runs[0].family.parameters()).device
-        penalised = torch.ones(dim + 1 + heads.length, 1, device=device)
-        penalised[dim] = 0
+        penalty = torch.ones(dim + 1 + heads.length, 1, device=device)
+        penalty[dim] = 0
         rows = [dim + 1 + run.heads.first + k for run in self.runs for k in range(run.heads.count)]
         used = torch.tensor(rows, device=device)
         if self.split in self.vectors.held:
             [block] = self._blocks()
-            return Regressions(block, used, penalised, self.vectors.memory // 2)
-        return Regressions(self._blocks, used, penalised)
-
-
-class Average:
-    """Weights (p, C) averaged over a path by their likelihood on some scenes.
-
-    `evidence` is the log of the sum of all likelihoods so far, in nats, float64 (C,).
-    """
-
-    def __init__(self, scenes: Regressions, start: Tensor) -> None:
-        self.scenes, self.w = scenes, start.clone()
-        self.n = sum(len(x) for x, _, _ in scenes.blocks())
-        self.evidence = -self.n * scenes.losses(start)
-
-    def add(self, w: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
-        """Take weights (p, C) into the average of some columns.
-
-        Return their losses there, in nats per scene, and their shares of the average.
-        """
-        losses = self.scenes.losses(w, on)
-        total = torch.logaddexp(self.evidence[on], -self.n * losses)
-        share = (-self.n * losses - total).exp()
-        self.evidence[on] = total
-        self.w[:, on] = self.w[:, on].lerp(w[:, on], share.to(w.dtype))
-        return losses, share
+            return Regressions(block, used, penalty, self.vectors.memory // 2)
+        return Regressions(self._blocks, used, penalty)
 
 
 class _Path:
@@ -308,80 +286,53 @@ class _Path:
     def follow(
         self, problem: Regressions, rows: Tensor, checkpoints: Checkpoints | None = None
     ) -> None:
-        """Go along the path of a problem with some rows of the weights.
+        """Go along the path of a problem with some rows of the weights."""
+        self.rows = rows
+        self.going = torch.arange(self.start.shape[1], device=self.start.device)
+        self.lowest = self.average.scenes.losses(self.start)
+        self.hopeless = torch.zeros_like(self.lowest)
+        RIDGES.follow(problem, self.start[rows] * problem.mask, self, checkpoints)
 
-        Strengths that an earlier attempt has fitted are read.
-        """
-        w, columns = self.start[rows], torch.arange(self.start.shape[1], device=self.start.device)
-        lowest = self.average.scenes.losses(self.start)
-        hopeless = torch.zeros_like(lowest)
-        for l2 in STRENGTHS:
-            w, decrement = self._optimum(problem, l2, w, columns, checkpoints)
-            whole = torch.zeros_like(self.start)
-            whole[rows] = w
-            losses = self._add(whole, columns, l2, decrement)
-            lowest[columns] = torch.minimum(losses, lowest[columns])
-            worse = self.average.n * (losses - lowest[columns]) > HOPELESS
-            hopeless[columns] = torch.where(worse, hopeless[columns] + 1, 0.0)
-            columns = ((hopeless < PATIENCE) & (lowest > PERFECT)).nonzero().squeeze(1)
-            if not len(columns):
-                break
-
-    def gains(self, columns: slice) -> tuple[Tensor, Tensor]:
-        """Return what each validation scene gains over the start, bits (N,).
-
-        By the average of all of them, and by that of the half that does not have the scene.
-        """
-        val = self.average.scenes
-        gains = val.scene_gains(self.average.w, self.start, columns)
-        crossed = torch.empty_like(gains)
-        pairs = zip(self.halves, reversed(self.halves), strict=True)
-        for half, (scored, partner) in enumerate(pairs):
-            crossed[self.half_of == half] = scored.scenes.scene_gains(
-                partner.w, self.start, columns
-            )
-        return gains / LN2, crossed / LN2
-
-    def reset(self, columns: slice) -> None:
-        """Take the weights of some columns off: they are the start's."""
-        self.average.w[:, columns] = self.start[:, columns]
-        self.chosen[columns], self.short[columns] = torch.inf, 0.0
-
-    def _optimum(
-        self,
-        problem: Regressions,
-        l2: float,
-        w: Tensor,
-        columns: Tensor,
-        checkpoints: Checkpoints | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Fit some columns for a ridge; return weights, and how far they are from their optimum."""
-
-        def fit(parts: Checkpoints | None) -> State:
-            solution = descend(
-                problem.objective(l2, columns), w * problem.mask(), columns,
-                iterations=ITERATIONS, tolerance=min(TOLERANCE, RELATIVE * l2),
-                checkpoint=take(parts),
-            )  # fmt: skip
-            tensors = {"w": solution.w, "decrement": solution.decrement}
-            return tensors, {"iterations": solution.iterations}
-
-        tensors, record = remember(checkpoints, fit)
-        self.taken += record["iterations"]
-        fitted, decrement = (tensors[name].to(w.device) for name in ("w", "decrement"))
-        return fitted, decrement
-
-    def _add(self, w: Tensor, columns: Tensor, l2: float, decrement: Tensor) -> Tensor:
-        """Take a strength's weights into the averages; return their losses on validation."""
+    def add(self, ridge: float, optimum: Solution) -> None:
+        """Take a strength's weights into the averages; hopeless and perfect columns end."""
+        columns, self.taken = self.going, self.taken + optimum.iterations
+        w = torch.zeros_like(self.start)
+        w[self.rows] = optimum.w
         losses, share = self.average.add(w, columns)
         for half in self.halves:
             half.add(w, columns)
         larger = share > self.largest[columns] * (1 - share)
         self.largest[columns] = torch.where(larger, share, self.largest[columns] * (1 - share))
-        self.chosen[columns[larger]] = l2
-        self.short[columns] = self.short[columns].lerp(decrement[columns].double(), share)
+        self.chosen[columns[larger]] = ridge
+        decrement = optimum.decrement[columns].double()
+        self.short[columns] = self.short[columns].lerp(decrement, share)
         self._note()
-        return losses
+        lowest = torch.minimum(losses, self.lowest[columns])
+        worse = self.average.n * (losses - lowest) > HOPELESS
+        self.lowest[columns] = lowest
+        self.hopeless[columns] = torch.where(worse, self.hopeless[columns] + 1, 0.0)
+        going = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
+        self.going = going.nonzero().squeeze(1)
+
+    def gains(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each validation scene gains over the start, bits (N,).
+
+        By the average of all of them, and by that of the half that does not have the scene.
+        """
+        first, second = self.halves
+        gains = self._gains(self.average.scenes, self.average.w, columns)
+        crossed = torch.empty_like(gains)
+        crossed[self.half_of == 0] = self._gains(first.scenes, second.w, columns)
+        crossed[self.half_of == 1] = self._gains(second.scenes, first.w, columns)
+        return gains / LN2, crossed / LN2
+
+    def _gains(self, scenes: Regressions, w: Tensor, columns: Tensor) -> Tensor:
+        return scenes.select(columns).scene_gains(w[:, columns], self.start[:, columns])
+
+    def reset(self, columns: Tensor) -> None:
+        """Take the weights of some columns off: they are the start's."""
+        self.average.w[:, columns] = self.start[:, columns]
+        self.chosen[columns], self.short[columns] = torch.inf, 0.0
 
     def _note(self) -> None:
         w = self.average.w
@@ -395,7 +346,7 @@ def _score_parts(run: ProbeRun, path: _Path, first: int) -> None:
     """
     for part in run.parts:
         start = first + part.first - run.heads.first
-        columns = slice(start, start + part.count)
+        columns = torch.arange(start, start + part.count, device=path.start.device)
         gains, crossed = (values.cpu().numpy() for values in path.gains(columns))
         if fit_prior_weight(crossed) == 1:
             path.reset(columns)

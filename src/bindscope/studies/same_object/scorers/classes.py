@@ -54,10 +54,10 @@ from bindscope.studies.same_object.scorers.base import (
     simple_columns,
 )
 from bindscope.studies.same_object.scorers.convex import (
+    CentredProblem,
     Optimum,
-    Problem,
     fit_quadratic_position,
-    follow,
+    follow_path,
     optimum_columns,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND, Covariance, solved
@@ -137,23 +137,18 @@ def targets(block: Block, classes: Tensor) -> tuple[Tensor, Tensor]:
     return block.x[block.valid][known], place[known]
 
 
-@dataclass(frozen=True)
-class Softmax(Problem):
+class Softmax(CentredProblem):
     """Cross-entropy of the classes of tokens; weights [(d, C); biases (C,)], flattened."""
 
-    pairs: tuple[Pairs, Pairs]
-    classes: Tensor
-    covariance: Covariance
+    def __init__(self, pairs: tuple[Pairs, Pairs], classes: Tensor, centre: Tensor) -> None:
+        self.pairs, self.classes, self.centre = pairs, classes, centre
+        self.covariance = Covariance.measure(pairs[0])
+        self.penalty = torch.ones_like(centre)[:, None]
+        self.penalty[-len(classes) :] = 0
 
-    def ridge(self, l2: float) -> Tensor:
-        """Return the strength for all weights but the biases, which are last."""
-        n_classes = len(self.classes)
-        of_weights = torch.full((self.covariance.dim * n_classes,), l2)
-        return torch.cat([of_weights, torch.zeros(n_classes)])
-
-    def matrix(self, theta: Tensor) -> Tensor:
+    def matrix(self, w: Tensor) -> Tensor:
         """Return weights and biases (d + 1, C)."""
-        return theta.view(-1, len(self.classes))
+        return w.view(-1, len(self.classes))
 
     def tokens(self, pairs: Pairs, matrix: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield tokens of known classes (T, d), places of these (T,), and log-odds (T, C)."""
@@ -161,9 +156,9 @@ class Softmax(Problem):
             x, place = targets(block, self.classes)
             yield x, place, x @ matrix[:-1] + matrix[-1]
 
-    def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of train's tokens in nats and its gradient (p,)."""
-        matrix = self.matrix(theta)
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of train's tokens in nats, float64 (1,), and its gradient (p, 1)."""
+        matrix = self.matrix(self.centre + w[:, 0])
         loss, slope, n = 0.0, torch.zeros_like(matrix, dtype=torch.float64), 0
         for x, place, values in self.tokens(self.pairs[0], matrix):
             loss += float(cross_entropy(values, place, reduction="sum"))
@@ -172,21 +167,21 @@ class Softmax(Problem):
             slope[:-1] += x.t() @ residuals
             slope[-1] += residuals.sum(0)
             n += len(x)
-        return slope.new_tensor(loss / n), (slope / n).view(-1)
+        return slope.new_tensor([loss / n]), (slope / n).to(w.dtype).view(-1, 1)
 
-    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+    def precondition(self, gradient: Tensor, ridge: float) -> Tensor:
         """Take every class to be a regression of its own."""
         matrix = self.matrix(gradient)
-        step = solved(self.covariance.spectrum, BOUND, l2, matrix[:-1])
-        return torch.cat([step, matrix[-1:] / BOUND]).view(-1)
+        step = solved(self.covariance.spectrum, BOUND, ridge, matrix[:-1])
+        return torch.cat([step, matrix[-1:] / BOUND]).view(-1, 1)
 
-    def losses(self, theta: Tensor) -> tuple[float, float]:
+    def losses(self, w: Tensor) -> tuple[float, float]:
         """Return the mean losses of tokens in bits."""
-        means = []
+        matrix, means = self.matrix(self.centre + w[:, 0]), []
         for split in self.pairs:
             losses = [
                 cross_entropy(values, place, reduction="none").double()
-                for _, place, values in self.tokens(split, self.matrix(theta))
+                for _, place, values in self.tokens(split, matrix)
             ]
             means.append(float(torch.cat(losses).sum()) / max(sum(map(len, losses)), 1) / LN2)
         return means[0], means[1]
@@ -211,12 +206,10 @@ def softmax_optimum(
             "leave out class_pointwise, or set `class_groups`",
         )
     classes = torch.from_numpy(present.astype(np.int64)).to(task.device)
-    problem = Softmax(pairs, classes, Covariance.measure(pairs[0]))
     matrix = torch.zeros(data.dim + 1, len(present), device=classes.device)
     matrix[-1] = torch.from_numpy(np.log(counts / counts.sum())).float()
-    constant = matrix.view(-1)
-    start = problem.evaluate(constant)
-    return problem, follow(problem, start, constant, config.l2, config.steps, task.checkpoints)
+    problem = Softmax(pairs, classes, matrix.view(-1))
+    return problem, follow_path(problem, config.l2, config.steps, task.checkpoints)
 
 
 def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:

@@ -19,7 +19,7 @@ Also the truncation of the quadratic form.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, log
@@ -29,8 +29,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.fitting.checkpoint import Checkpoints, State, remember, take
-from bindscope.fitting.lbfgs import Evaluated, descend
+from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.fitting.lbfgs import Problem, descend
+from bindscope.fitting.ridge import Best, RidgePath
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.config import (
     ConvexScorer,
@@ -69,51 +70,8 @@ from bindscope.studies.same_object.scorers.positions import (
 )
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
-GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this share of it
-STALE = 2  # strengths in a row with a gain on train alone after which validation has chosen
 PERFECT = 1e-4  # bits below which there is nothing left to gain
 TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and when it has not
-
-
-class Problem(ABC):
-    """A convex loss of train and the same of validation, of weights (p,) that end in biases."""
-
-    @abstractmethod
-    def ridge(self, l2: float) -> Tensor:
-        """Return the ridge of each weight at a strength, (p,); biases are under none."""
-
-    @abstractmethod
-    def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of train in nats and its gradient (p,), float64."""
-
-    @abstractmethod
-    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
-        """Return about the inverse of the Hessian of the loss and a ridge, times (p,)."""
-
-    @abstractmethod
-    def losses(self, theta: Tensor) -> tuple[float, float]:
-        """Return the mean losses of train and validation, in bits."""
-
-    def evaluate(self, theta: Tensor) -> Optimum:
-        """Return weights as an optimum that nothing was fitted for."""
-        return Optimum(theta, *self.losses(theta))
-
-
-class RidgeObjective(Evaluated):
-    """The loss of train at weights centre + delta; delta (p, 1), under the ridge, is what moves."""
-
-    def __init__(self, problem: Problem, centre: Tensor, l2: float) -> None:
-        super().__init__(problem.ridge(l2).to(centre)[:, None])
-        self.problem, self.centre, self.l2 = problem, centre, l2
-
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss (1,) and its gradient (p, 1) at delta (p, 1)."""
-        loss, slope = self.problem.loss_and_slope(self.centre + w[:, 0])
-        return loss[None], slope.to(w.dtype)[:, None]
-
-    def precondition(self, g: Tensor) -> Tensor:
-        """Return about the inverse Hessian times (p, 1)."""
-        return self.problem.precondition(g[:, 0], self.l2)[:, None]
 
 
 @dataclass(frozen=True)
@@ -128,19 +86,28 @@ class FormScorer(Scorer):
         return self.form.logits(self.theta, block)
 
 
-@dataclass(frozen=True)
-class PairProblem(Problem):
-    """A form on the pairs of train and validation."""
+class CentredProblem(Problem):
+    """A convex loss of train at weights centre + w, (p, 1), of which w is under the ridge."""
 
-    form: Form | Combination
-    pairs: tuple[Split, Split]
+    centre: Tensor  # (p,), the last are biases
 
-    def ridge(self, l2: float) -> Tensor:
-        """Return that of the form."""
-        return self.form.ridge(l2)
+    @abstractmethod
+    def losses(self, w: Tensor) -> tuple[float, float]:
+        """Return the mean losses of train and validation at weights (p, 1), in bits."""
 
-    def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of train's pairs in nats and its gradient (p,)."""
+
+class PairProblem(CentredProblem):
+    """The mean loss of a form on pairs; `pairs` are train and validation."""
+
+    def __init__(
+        self, form: Form | Combination, pairs: tuple[Split, Split], centre: Tensor
+    ) -> None:
+        self.form, self.pairs, self.centre = form, pairs, centre
+        self.penalty = form.penalty().to(centre.device)[:, None]
+
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of train's pairs in nats, float64 (1,), and its gradient (p, 1)."""
+        theta = self.centre + w[:, 0]
         loss = torch.zeros((), dtype=torch.float64, device=theta.device)
         slope = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         for block in self.pairs[0].blocks():
@@ -148,15 +115,16 @@ class PairProblem(Problem):
             loss += block.counted(softplus(margins)).sum(dtype=torch.float64)
             slope += self.form.slope(block.counted(margins.sigmoid().mul_(block.sign)), block)
         n = self.pairs[0].n_pairs
-        return loss / n, slope / n
+        return (loss / n)[None], (slope / n).to(w.dtype)[:, None]
 
-    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
-        """Return about the inverse of the Hessian of the loss and a ridge, times (p,)."""
-        return self.form.precondition(gradient, l2)
+    def precondition(self, gradient: Tensor, ridge: float) -> Tensor:
+        """Return about the inverse of the Hessian of the loss and a ridge, times (p, 1)."""
+        return self.form.precondition(gradient[:, 0], ridge)[:, None]
 
-    def losses(self, theta: Tensor) -> tuple[float, float]:
-        """Return the mean losses of pairs."""
-        train, val = (mean_loss(FormScorer(self.form, theta), split) for split in self.pairs)
+    def losses(self, w: Tensor) -> tuple[float, float]:
+        """Return the mean losses of train and validation at weights (p, 1), in bits."""
+        scorer = FormScorer(self.form, self.centre + w[:, 0])
+        train, val = (mean_loss(scorer, split) for split in self.pairs)
         return train, val
 
 
@@ -178,53 +146,39 @@ class Optimum:
         return self.short <= UNENDED
 
 
-def follow(
-    problem: Problem,
-    contained: Optimum,
-    centre: Tensor,
+def evaluate(form: Form, pairs: tuple[Split, Split], theta: Tensor) -> Optimum:
+    """Return weights (p,) as an optimum that nothing was fitted for."""
+    return Optimum(theta, *PairProblem(form, pairs, theta).losses(torch.zeros_like(theta)[:, None]))
+
+
+def follow_path(
+    problem: CentredProblem,
     strengths: Sequence[float],
     iterations: int,
     checkpoints: Checkpoints | None = None,
+    short: float = 0.0,
 ) -> Optimum:
     """Fit along the path of ridge strengths; return what validates best.
 
-    `centre`: its weights as weights of this problem, (p,). `strengths`: ridge strengths, in any
-    order, with which the path begins; it goes on by factors of ten while validation gains.
+    The centre of the problem is the optimum that it contains, which is `short` of its own loss.
+    `strengths`: ridge strengths, in any order, with which the path begins; it goes on by factors of
+    ten while validation gains.
     """
-    best, delta = replace(contained, theta=centre, l2=inf), torch.zeros_like(centre)[:, None]
-    before, steps, stale = best.train_bits, 0, 0
-    for l2 in _path(strengths):
-        if stale >= STALE or best.val_bits <= PERFECT:
-            break
-
-        def fit(parts: Checkpoints | None, l2: float = l2, start: Tensor = delta) -> State:
-            objective = RidgeObjective(problem, centre, l2)
-            solution = descend(
-                objective, start, iterations=iterations, tolerance=TOLERANCE, checkpoint=take(parts)
-            )
-            losses = problem.losses(centre + solution.w[:, 0])
-            ended = {"steps": solution.iterations, "short": float(solution.decrement)}
-            return {"delta": solution.w}, ended | {"losses": losses}
-
-        tensors, ended = remember(checkpoints, fit)
-        delta, steps = tensors["delta"].to(centre.device), steps + ended["steps"]
-        train, val = ended["losses"]
-        optimum = Optimum(centre + delta[:, 0], train, val, l2, ended["short"])
-        fell, gained = before - optimum.train_bits, best.val_bits - optimum.val_bits
-        if gained > GAIN * best.val_bits:
-            stale = 0
-        elif fell > GAIN * before:
-            stale += 1
-        before, best = optimum.train_bits, optimum if gained > 0 else best
-    return replace(best, steps=steps)
+    start = torch.zeros_like(problem.centre)[:, None]
+    best = Best(problem.losses, start, PERFECT, short)
+    path = RidgePath(_continued(strengths), iterations, TOLERANCE)
+    steps = path.follow(problem, start, best, checkpoints)
+    theta = problem.centre + best.w[:, 0]
+    return Optimum(theta, best.train, best.val, best.ridge, best.short, steps)
 
 
-def _path(strengths: Sequence[float]) -> Iterator[float]:
+def _continued(strengths: Sequence[float]) -> Iterator[float]:
     """Yield ridge strengths, the strongest first, and then ever weaker ones by factors of ten."""
     yield from sorted(strengths, reverse=True)
-    l2 = min(strengths)
-    while l2 > WEAKEST * FACTOR**0.5:
-        yield (l2 := float(f"{l2 / FACTOR:.6g}"))
+    weakest = min(strengths)
+    while weakest > WEAKEST * FACTOR**0.5:
+        weakest = float(f"{weakest / FACTOR:.6g}")
+        yield weakest
 
 
 def start(size: int, pairs: Split) -> Tensor:
@@ -270,12 +224,11 @@ def fitted_positions(
     train, val = (Counts.count(split) for split in pairs)
     table, of_couples = Table(train.data.grid, train.curvature), CoupleTable(train.curvature)
     form = Form([table])
-    constant = start(form.size, train)
-    optimum = PairProblem(form, (train, val)).evaluate(constant)
+    theta, short = start(form.size, train), 0.0
     for richer in (form, Form([table, of_couples])):
-        centre = richer.join(form.split(optimum.theta))
-        form, problem = richer, PairProblem(richer, (train, val))
-        optimum = follow(problem, optimum, centre, l2, steps, checkpoints)
+        problem = PairProblem(richer, (train, val), richer.join(form.split(theta)))
+        optimum = follow_path(problem, l2, steps, checkpoints, short)
+        form, theta, short = richer, optimum.theta, optimum.short
     return form, optimum
 
 
@@ -308,23 +261,22 @@ class Fit:
         pairs = task.pairs(scaling)
         return cls(config, scaling, pairs, Covariance.measure(pairs[0]), task.checkpoints)
 
-    def follow(self, form: Form, contained: Optimum, centre: Tensor) -> Optimum:
-        """Fit a form from the optimum that it contains."""
-        problem = PairProblem(form, self.pairs)
-        return follow(
-            problem, contained, centre, self.config.l2, self.config.steps, self.checkpoints
-        )
+    def follow(self, form: Form, centre: Tensor, short: float = 0.0) -> Optimum:
+        """Fit a form from the optimum that it contains, as its weights (p,)."""
+        problem, config = PairProblem(form, self.pairs, centre), self.config
+        return follow_path(problem, config.l2, config.steps, self.checkpoints, short)
 
     def climb(self, top: str) -> tuple[Form, Optimum]:
         """Fit the forms of the ladder up to one, from the constant of train's share of pairs."""
         form = form_of("linear", self.covariance)
-        optimum = PairProblem(form, self.pairs).evaluate(start(form.size, self.pairs[0]))
+        theta, short = start(form.size, self.pairs[0]), 0.0
         for name in LADDER[: LADDER.index(top) + 1]:
-            weights = form.split(optimum.theta)
+            weights = form.split(theta)
             form = form_of(name, self.covariance)
             if name == "quadratic":
                 weights["matrix"] = torch.diag(weights["diagonal"])
-            optimum = self.follow(form, optimum, form.join(weights))
+            optimum = self.follow(form, form.join(weights), short)
+            theta, short = optimum.theta, optimum.short
         return form, optimum
 
 
@@ -375,22 +327,21 @@ def eigen(covariance: Covariance, matrix: Tensor) -> tuple[Tensor, Tensor]:
     return lambdas[order].float(), rows.float()
 
 
-def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
+def mix(form: Form, pairs: tuple[Split, Split], parts: Sequence[Tensor]) -> Tensor:
     """Return the mixture of two weights (p,), or the better part if that validates better.
 
     `parts`: the optima that it contains, as weights of it. The mixture is fitted to train.
     """
-    optima = [problem.evaluate(theta) for theta in parts]
-    assert isinstance(problem.form, Form)
+    optima = [evaluate(form, pairs, theta) for theta in parts]
     begin = torch.eye(3, dtype=torch.float64, device=parts[0].device)
     begin = begin[int(optima[1].train_bits < optima[0].train_bits)]
-    mixing = PairProblem(Combination(problem.form, parts), problem.pairs)
-    objective = RidgeObjective(mixing, begin, 0.0)
-    solution = descend(objective, torch.zeros_like(begin)[:, None], tolerance=MIXED)
+    mixing = PairProblem(Combination(form, parts), pairs, begin)
+    solution = descend(mixing, torch.zeros_like(begin)[:, None], tolerance=MIXED)
     r, s, b = (begin + solution.w[:, 0]).float()
     mixed = r * parts[0] + s * parts[1]
     mixed[-1] += b
-    return min([problem.evaluate(mixed), *optima], key=lambda optimum: optimum.val_bits)
+    candidates = [evaluate(form, pairs, mixed), *optima]
+    return min(candidates, key=lambda optimum: optimum.val_bits).theta
 
 
 def image_columns(first: int, task: Task) -> Tensor:
@@ -410,7 +361,8 @@ def times_image(
     of_couples = positions.parts[-1]
     assert isinstance(of_couples, CoupleTable)
     form = Form([*positions.parts, ImageCoupleTable(of_couples.curvature, columns)])
-    return form, this.follow(form, optimum, form.join(positions.split(optimum.theta)))
+    centre = form.join(positions.split(optimum.theta))
+    return form, this.follow(form, centre, optimum.short)
 
 
 def fit_quadratic_position(
@@ -438,17 +390,15 @@ def fit_quadratic_position(
         form.join(contained.split(optimum.theta))
         for contained, optimum in ((quadratic, of_tokens), (positions, of_positions))
     ]
-    contained = mix(PairProblem(form, this.pairs), parts)
-    optimum = this.follow(form, contained, contained.theta)
+    optimum = this.follow(form, mix(form, this.pairs, parts))
     return [fitted_form(form, optimum, this.scaling)]
 
 
 def fit_cosine(config: CosineScorer, task: Task) -> list[Fitted]:
     """Fit scale and offset to the pairs of train."""
     pairs, form = task.pairs(None), Form([Cosine()])
-    problem, constant = PairProblem(form, pairs), start(form.size, pairs[0])
-    objective = RidgeObjective(problem, constant, 0.0)
-    solution = descend(objective, torch.zeros_like(constant)[:, None])
-    optimum = problem.evaluate(constant + solution.w[:, 0])
-    ended = replace(optimum, short=float(solution.decrement), steps=solution.iterations)
-    return [fitted_form(form, ended)]
+    problem = PairProblem(form, pairs, start(form.size, pairs[0]))
+    solution = descend(problem, torch.zeros_like(problem.centre)[:, None])
+    optimum = evaluate(form, pairs, problem.centre + solution.w[:, 0])
+    optimum = replace(optimum, short=float(solution.decrement), steps=solution.iterations)
+    return [fitted_form(form, optimum)]

@@ -64,13 +64,14 @@ class Form:
         slopes = {part.name: part.slope(residuals, block) for part in self.parts}
         return self.join({**slopes, "bias": residuals.sum()[None]})
 
-    def ridge(self, l2: float) -> Tensor:
-        """Return the ridge of each weight (p,): in units of the features' second moment.
+    def penalty(self) -> Tensor:
+        """Return the share of the ridge of each weight, float64 (p,): the second moment.
 
         So one strength suits all parts, as if each had been standardized.
         """
-        parts = [torch.full((prod(part.shape),), l2 * part.moment) for part in self.parts]
-        return torch.cat([*parts, torch.zeros(1)])
+        moments = [(prod(part.shape), part.moment) for part in self.parts]
+        parts = [torch.full((n,), moment, dtype=torch.float64) for n, moment in moments]
+        return torch.cat([*parts, torch.zeros(1, dtype=torch.float64)])
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
         """Return about the inverse of the Hessian of the mean loss and a ridge, times (p,)."""
@@ -91,9 +92,9 @@ class Combination:
     form: Form
     thetas: Sequence[Tensor]  # two weights (p,)
 
-    def ridge(self, l2: float) -> Tensor:
-        """Return none: three weights need none, (3,)."""
-        return torch.zeros(3)
+    def penalty(self) -> Tensor:
+        """Return none: three weights need no ridge, (3,)."""
+        return torch.zeros(3, dtype=torch.float64)
 
     def _columns(self, block: Any) -> Tensor:
         """Return what the weights multiply, (P, 3)."""
