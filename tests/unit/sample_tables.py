@@ -19,7 +19,6 @@ from bindscope.studies.binding_information.quantities import (
     QUANTITIES,
     RATIOS,
     SHARES,
-    with_ends,
 )
 from bindscope.studies.binding_information.schemas import (
     BINDING_SCHEMA,
@@ -87,16 +86,17 @@ def make_row(
         "conditional_binding_bits": h_given - (loss_object - loss_feature),
         "conditional_binding_lower_bound_bits": h_given - loss_given,
         "truth_bits": truth[0], "truth_conditional_bits": truth[1],
-        **{share.name: 0.9 for share in SHARES},
+        **{share.value: 0.9 for share in SHARES},
         "feature_probe": "quadratic" if probe in ("shared", "multilinear") else FAMILIES[probe],
         "protocol": "converged", "options": json.dumps({"family": FAMILIES[probe], "rank": 16}),
         "steps": 400, "flags": "", **KEYS,
     }  # fmt: skip
     chained = h_given - loss_given + max(h[1] - loss_feature + 0.1, 0)
     row["binding_lower_bound_bits"] = min(max(row["binding_bits"], chained), h[0])
-    for name in row.keys() & set(ESTIMATES):
-        row[f"{name}_low"] = row[name] - width
-        row[f"{name}_high"] = row[name] + width
+    for quantity in ESTIMATES:
+        if quantity.value in row:
+            row[quantity.low] = row[quantity.value] - width
+            row[quantity.high] = row[quantity.value] + width
     return row | changes
 
 
@@ -136,11 +136,11 @@ def complete(row):
         for end, shift in (("low", -0.1), ("high", 0.1)):
             row.setdefault(f"{bound}_lower_bound_bits_{end}", bound_bits and bound_bits + shift)
     _clip(row)
-    pairing = row[PAIRING.bound]
+    pairing = row[PAIRING.value]
     row.setdefault(EVIDENCE, None if pairing is None else pairing * row["n_test"])
-    for ratio in RATIOS:
-        part, whole = row[ratio.estimate], row[ratio.whole.entropy]
-        row.setdefault(ratio.name, part / whole if part is not None and whole else None)
+    for quantity in RATIOS:
+        part, whole = row[quantity.value], row[quantity.entropy]
+        row.setdefault(quantity.ratio, part / whole if part is not None and whole else None)
     for name, column in (
         ("object", "object"),
         ("feature", "feature"),
@@ -158,7 +158,7 @@ def complete(row):
 def _clip(row):
     """Keep bounds and their ends between nothing and all there is."""
     for quantity in QUANTITIES:
-        for name in with_ends(quantity.bound):
+        for name in quantity.interval:
             if row.get(name) is not None:
                 row[name] = min(max(row[name], 0.0), row[quantity.entropy])
 
@@ -346,8 +346,9 @@ def write_rows(folder, schema, rows):
 
 
 def words(figure):
-    """Return all text of a figure."""
-    return [text.get_text() for text in figure.findobj(mpl.text.Text)]
+    """Return all text of a figure, with plain spaces."""
+    texts = figure.findobj(mpl.text.Text)
+    return [text.get_text().replace("\u00a0", " ") for text in texts]
 
 
 def sheet(n=2, side=12, n_objects=2):

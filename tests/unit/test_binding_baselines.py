@@ -21,10 +21,9 @@ from bindscope.studies.binding_information.claims import (
 )
 from bindscope.studies.binding_information.figures.bars import tokens
 from bindscope.studies.binding_information.figures.parts import parts
-from bindscope.studies.binding_information.gathered import gather
 from bindscope.studies.binding_information.quantities import PAIRING
-from bindscope.studies.binding_information.quotes import quotes
-from bindscope.studies.binding_information.views import measured, strongest_baselines
+from bindscope.studies.binding_information.sentences import gather
+from bindscope.studies.binding_information.views import measured, quote, strongest_baselines
 from bindscope.tables.groups import with_groups
 
 pytestmark = pytest.mark.usefixtures("few_pixels")
@@ -49,7 +48,7 @@ def model(pairing: float, name: str = "mine", **changes: Any) -> dict[str, Any]:
 def measure(*rows: dict[str, Any], groups: Any = ()) -> dict[str, Effect]:
     """Return the effects of a table by claim."""
     table = with_groups(parts_table([*rows]), groups)
-    return {effect.claim: effect for effect in effects(table, quotes(table))}
+    return {effect.claim: effect for effect in effects(table, quote(table))}
 
 
 def test_a_model_is_held_against_the_strongest_baseline_that_discards_places() -> None:
@@ -119,9 +118,9 @@ def table() -> pd.DataFrame:
 
 def test_baselines_are_not_among_the_models(table: pd.DataFrame) -> None:
     names = {"color-histogram", "color-areas", "pixels"}
-    assert {*measured(table, baseline=True)["model"]} == names
+    assert {*measured(table, "baseline")["model"]} == names
     assert not names & {*measured(table)["model"]}
-    quoted = quotes(table)
+    quoted = quote(table)
     assert not names & {*quoted.rows["model"], *quoted.refused["model"]}
     about_models = [effect for effect in effects(table, quoted) if effect.claim == MORE]
     assert about_models
@@ -144,10 +143,10 @@ def test_sentences_rank_models_only_and_name_baselines_as_such(table: pd.DataFra
 
 
 def test_the_strongest_is_chosen_for_each_number(table: pd.DataFrame) -> None:
-    assert strongest_baselines(table, "matching", PAIRING.bound) == pytest.approx(
-        {"color areas": 1.5, "12 x 12 pixels": 9.4}
+    assert strongest_baselines(table, "matching", PAIRING) == pytest.approx(
+        {"color-areas": 1.5, "pixels": 9.4}
     )
-    assert strongest_baselines(table, "counting", PAIRING.bound) == {}
+    assert strongest_baselines(table, "counting", PAIRING) == {}
 
 
 def test_the_headline_figure_has_baselines_as_lines_across(table: pd.DataFrame) -> None:

@@ -25,8 +25,8 @@ from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import headline, sentences, trust
 from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.findings import chapter
-from bindscope.studies.binding_information.gathered import gather, probe_words
-from bindscope.studies.binding_information.quantities import BEYOND, EVIDENCE, PAIRING, with_ends
+from bindscope.studies.binding_information.quantities import BEYOND, EVIDENCE, PAIRING
+from bindscope.studies.binding_information.sentences import gather, probe_words
 from bindscope.studies.binding_information.study import STUDY
 from bindscope.tables.numbers import at_least, at_most
 
@@ -98,7 +98,7 @@ def test_the_lead_compares_what_differs_in_the_pairing_alone_with_the_verdict():
 
 def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_control():
     apart = [
-        row | {PAIRING.bound: row[PAIRING.bound] + 1.0 * row["model"].startswith("none")}
+        row | {PAIRING.value: row[PAIRING.value] + 1.0 * row["model"].startswith("none")}
         for row in zoo_rows() if row["model"].rpartition("-")[0] in ("objects", "features", "none")
     ]  # fmt: skip
     facts = about(make_table(apart))
@@ -118,7 +118,7 @@ def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_contro
         "training seeds"
     ]
     equal = [
-        row | {PAIRING.bound: 3.0 + int(row["model"][-1]) - 0.1 * row["model"].startswith("none")}
+        row | {PAIRING.value: 3.0 + int(row["model"][-1]) - 0.1 * row["model"].startswith("none")}
         for row in apart
     ]
     lead = headline.lead(about(make_table(equal)))[0]
@@ -129,14 +129,14 @@ def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_contro
 def test_a_groups_name_stands_for_all_of_its_seeds_or_not_at_all():
     rows = [row for row in SMALL if row["model"] not in ("none-1", "none-2")]
     facts = about(parts_table([row for row in rows if row["tokens"] == "cls"]))
-    assert set(facts.quotes.rows["model"]) == {"features", "none-0", "objects (positive control)"}
+    assert set(facts.quoted.rows["model"]) == {"features", "none-0", "objects"}
     text = " ".join(all_sentences(parts_table(rows)))
     assert not re.search(r"\bnone\b(?!-)(?! is)", text)
     assert "none-0 (a vision transformer not trained, one training seed): ≥" in text
     # Read, but not quotable: one seed that is left has its own name too.
     bad = [row | {"flags": "diverged"} if row["model"] in ("features-1", "features-2") else row
            for row in SMALL]  # fmt: skip
-    assert "features-0" in set(about(parts_table(bad)).quotes.rows["model"])
+    assert "features-0" in set(about(parts_table(bad)).quoted.rows["model"])
 
 
 def test_models_of_a_group_are_compared_with_the_probes_that_all_of_them_have():
@@ -146,23 +146,23 @@ def test_models_of_a_group_are_compared_with_the_probes_that_all_of_them_have():
     rows = [row for row in rows if row["model"].startswith(("features", "none"))]
     fits = {row["model"]: row for row in rows if row["probe"] == "linear"}
     richer = {"options": '{"family": "quadratic"}', "val_loss_chained_object_bits": 1.0}
-    for name in with_ends(PAIRING.bound):
+    for name in PAIRING.interval:
         richer[name] = fits["features-0"][name] + 2.0
     for row in rows:
         if row["model"] == "features-0" and row["probe"] == "best":
             row |= richer
     second = fits["features-0"] | richer | {"probe": "quadratic"}
     facts = about(make_table([*rows, second]))
-    quoted = facts.quotes.rows.set_index("model")
-    bests = {row["model"]: row[PAIRING.bound] for row in rows if row["probe"] == "best"}
-    each = [fits["features-0"][PAIRING.bound], bests["features-1"], bests["features-2"]]
-    assert quoted.loc["features", PAIRING.bound] == pytest.approx(np.mean(each))
+    quoted = facts.quoted.rows.set_index("model")
+    bests = {row["model"]: row[PAIRING.value] for row in rows if row["probe"] == "best"}
+    each = [fits["features-0"][PAIRING.value], bests["features-1"], bests["features-2"]]
+    assert quoted.loc["features", PAIRING.value] == pytest.approx(np.mean(each))
     assert set(quoted["fitted"]) == {"linear"}
-    assert probe_words(facts.quotes.rows) == "a linear probe"
+    assert probe_words(facts.quoted) == "a linear probe"
     assert "best" not in " ".join(headline.lead(facts))
     alone = about(make_table([row for row in [*rows, second] if row["model"] == "features-0"]))
-    assert probe_words(alone.quotes.rows) == "the best of a linear probe and a quadratic probe"
-    assert alone.quotes.rows[PAIRING.bound].item() == pytest.approx(richer[PAIRING.bound])
+    assert probe_words(alone.quoted) == "the best of a linear probe and a quadratic probe"
+    assert alone.quoted.rows[PAIRING.value].item() == pytest.approx(richer[PAIRING.value])
 
 
 def test_the_findings_say_what_the_table_says():
@@ -248,7 +248,7 @@ def test_every_number_that_is_said_is_in_the_interval_that_is_said(spread):
     """However little the training seeds differ."""
     rng = np.random.default_rng(0)
     rows = [
-        row | {PAIRING.bound: 9.48 + (row["model"] == "none-0") + spread * rng.normal()}
+        row | {PAIRING.value: 9.48 + (row["model"] == "none-0") + spread * rng.normal()}
         for row in SMALL
     ]
     quoted = " ".join(all_sentences(make_table(rows)))
@@ -273,10 +273,10 @@ def test_groups_are_compared_by_what_one_probe_decodes_over_training_seeds():
         tuple(re.findall(r"(\S+) \(≥", pair.effect.where.replace("\u00a0", " "))): pair
         for pair in pairs
     }
-    single = facts.quotes.single
+    single = facts.quoted.single
     single = single[(single["dataset"] == "matching") & (single["tokens"] == "cls")]
     for names, judgment in by_names.items():
-        values = [single[single["group"] == name][PAIRING.bound] for name in names]
+        values = [single[single["group"] == name][PAIRING.value] for name in names]
         effect = judgment.effect
         assert [effect.value, effect.low, effect.high] == pytest.approx([*welch_interval(*values)])
         assert (effect.n, effect.resampled) == (6, "training seeds")
@@ -310,7 +310,7 @@ def test_one_network_is_judged_by_its_test_scenes_and_not_compared():
 
 def test_a_part_that_is_the_prior_is_not_testable():
     row = parts_row("matching", "mine", decoded=(9.0, 0.0, 0.0))
-    row |= {f"{PAIRING.bound}{end}": 0.0 for end in ("", "_low", "_high")} | {EVIDENCE: 0.0}
+    row |= {f"{PAIRING.value}{end}": 0.0 for end in ("", "_low", "_high")} | {EVIDENCE: 0.0}
     (judgment,) = judged(about(make_table([row]), {}), DECODED)
     assert (judgment.verdict, judgment.reason) == ("not testable", "validation prefers the prior")
 
@@ -431,10 +431,10 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
     assert here.startswith("In scenes of counting, counts alone reach 59 % of B*. From the [CLS] "
                            "token, a linear probe decodes ≥ ")  # fmt: skip
-    rows = facts.quotes.rows
+    rows = facts.quoted.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
-    shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]
-    models = shares[~rows["model"].str.contains("control")]
+    shares = 100 * rows[BEYOND.value] / rows[BEYOND.entropy]
+    models = shares[~rows["is_control"].astype(bool)]
     assert [int(n) for n in re.findall(r"≥ (\d+) %", here)] == [
         int(models.min()), int(models.max()), int(shares.max())
     ]  # fmt: skip

@@ -71,8 +71,8 @@ def test_a_representation_that_knows_everything(identity: Result) -> None:
 def assert_nothing(row: Any) -> None:
     """What a sample's luck leaves of no information: some hundredths of a bit, never a low end."""
     for quantity in QUANTITIES:
-        assert row[f"{quantity.bound}_low"] == 0, quantity.name
-        assert row[quantity.bound] <= 0.02, quantity.name
+        assert row[f"{quantity.value}_low"] == 0, quantity.name
+        assert row[quantity.value] <= 0.02, quantity.name
     assert row["pairing_evidence"] < -np.log2(0.025)
 
 

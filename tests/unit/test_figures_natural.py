@@ -85,7 +85,7 @@ def test_an_estimated_prior_is_marked_in_every_figure_that_draws_differences_fro
 def test_only_the_flagged_datasets_bars_are_hatched():
     table = make_table(rows_of("assumed_prior"))
     assert assumed_prior(table) == {"photos"}
-    bars = over_seeds(last_layers(measured(table, known_answer=False)))
+    bars = over_seeds(last_layers(measured(table)))
     assert dict(bars.groupby("dataset")["assumed_prior"].first()) == {
         "photos": True, "others": False,
     }  # fmt: skip

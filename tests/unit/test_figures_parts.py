@@ -35,8 +35,7 @@ from bindscope.studies.binding_information.published import (
     read_trends,
 )
 from bindscope.studies.binding_information.quantities import PAIRING
-from bindscope.studies.binding_information.quotes import quotes
-from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
+from bindscope.studies.binding_information.views import last_layers, measured, over_seeds, quote
 from bindscope.tables.groups import group_names, with_groups
 
 pytestmark = pytest.mark.usefixtures("few_pixels")
@@ -68,22 +67,21 @@ def bars(axes):
 
 
 def test_a_group_is_the_mean_over_its_models_with_the_t_interval(table):
-    rows = over_seeds(last_layers(measured(table, known_answer=False, best=True)))
+    rows = over_seeds(last_layers(measured(table, best=True)))
     assert len(rows) == 2 * 7 * 2
     row = rows[(rows["model"] == "captions") & (rows["dataset"] == "counting")].iloc[0]
     each = zoo_table(known=False)
     each = each[each["model"].str.match(r"captions-\d") & (each["dataset"] == "counting")]
     each = each[(each["layer"] == "4") & (each["probe"] == "best")]
     each = each[each["tokens"] == row["tokens"]]
-    limits = [row[f"{PAIRING.bound}{end}"] for end in ("", "_low", "_high")]
-    np.testing.assert_allclose(limits, mean_interval(each[PAIRING.bound]))
+    limits = [row[f"{PAIRING.value}{end}"] for end in ("", "_low", "_high")]
+    np.testing.assert_allclose(limits, mean_interval(each[PAIRING.value]))
     assert row["n_models"] == 3
 
 
 def test_a_model_that_stands_alone_keeps_the_interval_over_test_scenes():
-    rows = over_seeds(measured(parts_table([parts_row("counting", "mine")]), known_answer=False,
-                               best=True))  # fmt: skip
-    assert rows[f"{PAIRING.bound}_low"].item() == pytest.approx(2.9)
+    rows = over_seeds(measured(parts_table([parts_row("counting", "mine")]), best=True))
+    assert rows[f"{PAIRING.value}_low"].item() == pytest.approx(2.9)
     assert rows["n_models"].item() == 1
 
 
@@ -100,8 +98,8 @@ def test_the_headline_draws_boxes_of_all_there_is_and_bars_of_what_was_read(tabl
     assert starts == {0.0, round(what + gap, 2), round(what + how_many + 2 * gap, 2)}
     assert len({round(x, 2) for x, *_ in bars(matching)}) == 2
     assert "counts: 0 bits, implied by the features" in words(figure)
-    row = quotes(table, NAMES).rows.set_index(["dataset", "model", "tokens"])
-    value = row.loc[("counting", "features", "cls"), PAIRING.bound]
+    row = quote(table, NAMES).rows.set_index(["dataset", "model", "tokens"])
+    value = row.loc[("counting", "features", "cls"), PAIRING.value]
     drawn = [width for _, width, _ in bars(counting)]
     assert any(abs(width - value) < 1e-9 for width in drawn)
     labels = [label.get_text() for label in matching.get_yticklabels()]
@@ -147,9 +145,9 @@ def test_parts_over_layers_draw_shares_of_what_there_is(table):
     grid = [axes for axes in figure.axes if axes.lines]
     assert len(grid) == 2 * 4
     objects = grid[0]
-    share = quotes(table, NAMES, last=False).rows
+    share = quote(table, NAMES, last=False).rows
     share = share[(share["dataset"] == "matching") & (share["tokens"] == "cls")]
-    share = share[share["model"] == "objects"][PAIRING.bound] / ENTROPIES["matching"][2]
+    share = share[share["model"] == "objects"][PAIRING.value] / ENTROPIES["matching"][2]
     curves = [line.get_ydata() for line in objects.lines if len(line.get_ydata()) == 4]
     assert any(np.allclose(curve, 100 * share) for curve in curves)
     assert [text for text in words(figure) if text == "self-\ndistillation"]
@@ -242,18 +240,18 @@ def test_no_groups_name_stands_on_one_seed():
         for probe in ("best", "linear", *(["quadratic"] if seed == 0 else []))
     ]  # fmt: skip
     table = with_groups(make_table(rows), GROUPS).assign(is_control=True)
-    control = " (positive control)"
-    curves = quotes(table, NAMES, last=False).rows.groupby("model")[PAIRING.bound].agg(list)
+    curves = quote(table, NAMES, last=False).rows.groupby("model")[PAIRING.value].agg(list)
     bounds = ([2.0, 3.0, 4.0], [5.0], [6.0])
-    assert dict(curves) == {f"objects-{i}{control}": each for i, each in enumerate(bounds)}
-    assert quotes(table, NAMES).rows[PAIRING.bound].item() == 5.0
+    assert dict(curves) == {f"objects-{i}": each for i, each in enumerate(bounds)}
+    assert quote(table, NAMES).rows[PAIRING.value].item() == 5.0
+    control = " (positive control)"
     assert f"objects{control}" in words(parts.draw(table, NAMES))
     title = "objects-0\n(positive\ncontrol)"
     for drawn in (parts_layers.draw(table, NAMES, DATASETS), layers.draw(table, NAMES)):
         assert {title, title.replace("\n", " ")} & set(words(drawn))
         assert f"objects{control}" not in words(drawn)
     # Of a probe that only one seed was fitted with, too.
-    assert {f"objects{control}", f"objects-0{control}"} <= set(words(tokens.draw(table)))
+    assert f"objects-0{control}" in words(tokens.draw(table))
     assert f"objects{control}" not in words(structure.draw(table))
     alone = with_groups(make_table(rows[:2]), GROUPS)
     assert "objects-0" in words(parts.draw(alone, NAMES))

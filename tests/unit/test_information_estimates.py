@@ -38,7 +38,7 @@ PRIOR = {
 }
 COLUMNS = {k: v for k, v in PRIOR.items() if k not in ("method", "counts_reason")}
 # No scene is more surprising than the others, if a test does not say so.
-PRIOR |= {quantity.largest_prior_loss: PRIOR[quantity.entropy] for quantity in QUANTITIES}
+PRIOR |= {f"largest_{quantity.prior_loss}": PRIOR[quantity.entropy] for quantity in QUANTITIES}
 ANCHORS = {"object_anchored": 10.0, "chained_feature": 3.0, "chained_counts": 4.0,
            "chained_object": 3.0}  # fmt: skip
 CONFIG = Information(bootstrap_samples=300)
@@ -151,10 +151,10 @@ def test_exact_arithmetic():
     assert {loss.validation for loss in LOSSES.values()} <= set(expected)
     for name, value in expected.items():
         assert row[name] == (pytest.approx(value, abs=1e-5) if isinstance(value, float) else value)
-    intervals = {f"{name}_{end}" for name in ESTIMATES for end in ("low", "high")}
+    intervals = {end for quantity in ESTIMATES for end in (quantity.low, quantity.high)}
     assert set(row) == set(expected) | intervals
-    for name in ESTIMATES:  # losses without spread have a bootstrap without width
-        assert row[f"{name}_high"] == pytest.approx(row[name], abs=1e-9)
+    for quantity in ESTIMATES:  # losses without spread have a bootstrap without width
+        assert row[quantity.high] == pytest.approx(row[quantity.value], abs=1e-9)
     for name in ("binding_bits", "conditional_binding_bits"):
         assert row[f"{name}_low"] == pytest.approx(row[name], abs=1e-9)
     json.dumps(row, allow_nan=False)
@@ -286,7 +286,7 @@ def test_negative_estimates_of_the_paper_are_kept_and_bounds_end_at_nothing():
     assert row["loss_object_given_counts_bits"] == pytest.approx(3.1)  # nothing is hidden
     assert row["pairing_evidence"] == pytest.approx(-0.1 * N)
     for quantity in QUANTITIES:
-        assert [row[f"{quantity.bound}{end}"] for end in ("", "_low", "_high")] == [0, 0, 0]
+        assert [row[f"{quantity.value}{end}"] for end in ("", "_low", "_high")] == [0, 0, 0]
     assert row["pairing_ratio"] == 0
     assert (row["status"], row["flags"]) == ("ok", "above_prior")
 
@@ -294,41 +294,41 @@ def test_negative_estimates_of_the_paper_are_kept_and_bounds_end_at_nothing():
 def test_intervals_end_at_nothing_and_at_all_there_is():
     row = row_of(result(chained=(0.1, 3.8, 0.1), spread=2.0))
     for quantity in QUANTITIES:
-        low, high = (row[f"{quantity.bound}{end}"] for end in ("_low", "_high"))
+        low, high = (row[f"{quantity.value}{end}"] for end in ("_low", "_high"))
         assert 0 <= low < high <= row[quantity.entropy]
-    assert row[f"{PAIRING.bound}_high"] == row[PAIRING.entropy]
+    assert row[f"{PAIRING.value}_high"] == row[PAIRING.entropy]
     assert row["count_lower_bound_bits_low"] == 0
     # Parts below nothing take nothing from the others.
     row = row_of(result(chained=(3.5, 1.5, 1.0)))
-    assert row[FEATURES.bound] == 0
-    assert row[WHOLE.bound] == row[BEYOND.bound] == pytest.approx(4.5)
+    assert row[FEATURES.value] == 0
+    assert row[WHOLE.value] == row[BEYOND.value] == pytest.approx(4.5)
 
 
 def test_a_scene_that_was_not_seen_could_be_the_worst_that_the_prior_allows():
     """Without a control variate the prior's largest loss counts, with all of it not at all."""
-    prior = PRIOR | {PAIRING.largest_prior_loss: 8.0}
+    prior = PRIOR | {f"largest_{PAIRING.prior_loss}": 8.0}
     for control, worst in ((1.0, -6.0), (0.4, -6.0 - 0.6 * 5.0), (0.0, -11.0)):
         row = row_of(result(control=control), prior)
-        assert row[f"{PAIRING.bound}_low"] == pytest.approx(max(quantile(worst, 2.0), 0.0))
+        assert row[f"{PAIRING.value}_low"] == pytest.approx(max(quantile(worst, 2.0), 0.0))
     # Of an estimated prior it is the largest loss of the test scenes.
     fit = result()
     fit.anchor_losses["chained_object"][0] = 9.0
     row = row_of(fit, PRIOR | {"method": "train_cross_entropy"})
-    assert row[f"{PAIRING.bound}_low"] == pytest.approx(max(quantile(-6.0 - 6.0, 2.0), 0.0))
+    assert row[f"{PAIRING.value}_low"] == pytest.approx(max(quantile(-6.0 - 6.0, 2.0), 0.0))
     assert row["pairing_evidence"] is None
 
 
 def test_the_plain_probe_bounds_only_where_no_other_was_fitted():
     fit = result()
-    assert row_of(fit)[WHOLE.bound] == 7.0
+    assert row_of(fit)[WHOLE.value] == 7.0
     for values in (fit.losses, fit.anchor_losses, fit.val_loss_bits, fit.head_losses):
         for name in ("object_anchored", "chained", *(n for n in ANCHORS if n in values)):
             values.pop(name, None)
     row = row_of(fit)
-    assert [row[f"{WHOLE.bound}{end}"] for end in ("", "_low", "_high")] == [6.0, 6.0, 6.0]
+    assert [row[f"{WHOLE.value}{end}"] for end in ("", "_low", "_high")] == [6.0, 6.0, 6.0]
     assert row["pairing_evidence"] is None
     fit.losses["object"] += 20.0
-    assert (row_of(fit)[WHOLE.bound], row_of(fit)["binding_bits"]) == (0.0, -14.0)
+    assert (row_of(fit)[WHOLE.value], row_of(fit)["binding_bits"]) == (0.0, -14.0)
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -16,7 +16,7 @@ from bindscope.studies.binding_information.figures.bars import tokens
 from bindscope.studies.binding_information.figures.parts import parts
 from bindscope.studies.binding_information.quantities import QUANTITIES
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
-from bindscope.studies.binding_information.views import shown_names
+from bindscope.studies.binding_information.views import order_models
 from bindscope.studies.same_object.findings import chapter as same_object_chapter
 from bindscope.tables.groups import with_groups
 from bindscope.tables.numbers import at_least, at_most, number, p_value
@@ -24,7 +24,7 @@ from bindscope.tables.numbers import at_least, at_most, number, p_value
 # Bounds whose nearest hundredth is above them; of seed 0, and 0.03 less and more of the others.
 DECODED = {"objects": 9.337, "captions": 7.417, "captions-unpaired": 6.238, "none": 3.557}
 WIDTH = 0.017
-BOUNDS = [quantity.bound for quantity in QUANTITIES]
+BOUNDS = [quantity.value for quantity in QUANTITIES]
 
 
 class Everything(Outline):
@@ -54,7 +54,7 @@ def page(table, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     controls = [name for name in MODELS if name.startswith("objects")]
     drawn = with_groups(table, GROUPS).assign(is_control=table["model"].isin(controls))
-    names = shown_names(MODELS, GROUPS, controls)
+    names = order_models(MODELS, GROUPS, controls)
     figures = []
     for name, figure in (
         ("parts", parts.draw(drawn, names, ["matching"])),

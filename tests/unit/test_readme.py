@@ -14,8 +14,9 @@ import yaml
 
 from bindscope.config.seeds import write_out
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.binding_information.quantities import FEATURES, PAIRING, Quantity
+from bindscope.studies.binding_information.quantities import FEATURES, PAIRING
 from bindscope.tables.numbers import at_least, between
+from bindscope.tables.quantities import Quantity
 
 ROOT = Path(__file__).parents[2]
 LABELS = {
@@ -50,7 +51,7 @@ def bounds(name: str, part: Quantity) -> pd.Series:
     rows = last_layers("cls")
     rows = rows[rows["model"].isin(groups()[name])]
     assert len(rows) == 3
-    return rows[part.bound]
+    return rows[part.value]
 
 
 def entropy(part: Quantity) -> float:
@@ -84,8 +85,8 @@ def test_the_lead_of_the_readme_holds_the_references_bounds(name: str) -> None:
 
 
 def test_the_readme_compares_patches_and_cls_of_the_same_models() -> None:
-    patches = last_layers("patches").set_index("model")[PAIRING.bound]
-    cls = last_layers("cls").set_index("model")[PAIRING.bound]
+    patches = last_layers("patches").set_index("model")[PAIRING.value]
+    cls = last_layers("cls").set_index("model")[PAIRING.value]
     text = readme().split("From the patches, more")[1].split("The models are those")[0]
     assert len(patches) == 3
     for model, bound in patches.items():

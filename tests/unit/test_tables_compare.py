@@ -151,12 +151,12 @@ def test_published_numbers_stand_beside_the_same_setting_only():
 
 def test_views_take_the_deepest_layer_and_average_seeds():
     table = default_table((0, 1))
-    rows = last_layers(measured(table, known_answer=False))
+    rows = last_layers(measured(table))
     assert set(rows["layer"]) == {"4"}
     means = over_seeds(rows)
     assert set(means["n_seeds"]) == {2}
     assert len(means) * 2 == len(rows)
-    assert set(measured(table, known_answer=True)["model_kind"]) == {"known-answer"}
+    assert set(measured(table, "known-answer")["model_kind"]) == {"known-answer"}
 
 
 def test_published_numbers_name_their_source():

@@ -32,7 +32,9 @@ def row(model, bits, layer="1", dataset="shapes", seed=0, flags="", share=0.9):
 
 def quoted(*rows):
     table = complete_groups(with_groups(pd.DataFrame(rows), GROUPS), ["dataset"])
-    return Quoted.choose(table, (SHARE, BITS), PLACE, forbidden=("diverged", "collapsed"))
+    return Quoted.choose(
+        table, (SHARE, BITS), PLACE, needed=BITS, forbidden=("diverged", "collapsed")
+    )
 
 
 def test_a_group_is_the_mean_over_its_models_with_the_t_interval_within_what_can_be():
@@ -83,7 +85,7 @@ def test_a_bound_is_rounded_down_and_an_estimate_says_about():
     assert here.best(BITS).interval == "2.89 to 3.10"
     assert here.best(SHARE).words == "0.90"
     table = with_groups(pd.DataFrame([row("other", 2.999)]), ()).assign(assumed_prior=True)
-    estimated = Quoted.choose(table, (BITS,), PLACE, labels=("assumed_prior",))
+    estimated = Quoted.choose(table, (BITS,), PLACE, needed=BITS, labels=("assumed_prior",))
     assert estimated.best(BITS).words == "about 2.99"
 
 

@@ -7,7 +7,7 @@ same rows, average them in the same way and write a number in the same words.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from bindscope.tables.quantities import Quantity
 from bindscope.tables.rows import rows_with
 
 Record = Mapping[Any, Any]
+AT_LEAST, ABOUT = "\u2265\u00a0", "about "  # before a lower bound; before a number that is none
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,10 @@ class Quoted:
     rows
         A row per place and model, or group of models, with means (`over_models`).
     single
-        The models that these are means of (`over_seeds`).
+        The models that these are means of (`each_model`).
     refused
-        Per place the `flags` (text) of models without a row to quote, and `n_models` of them.
+        Per place the `flags` (text) of models without a row to quote, `n_models` of them, and
+        labels.
     """
 
     rows: pd.DataFrame
@@ -91,6 +93,7 @@ class Quoted:
         quantities: Sequence[Quantity],
         place: Sequence[str],
         *,
+        needed: Quantity,
         labels: Sequence[str] = (),
         forbidden: Collection[str] = (),
     ) -> Quoted:
@@ -101,19 +104,21 @@ class Quoted:
         table
             Rows with `model`, `group` (its group's name, of `tables.groups`) and `flags`.
         quantities
-            What is quoted; the last is in every row that may be.
+            What is quoted, with intervals.
         place
             Columns that tell places apart, `model` among them.
+        needed
+            A quantity that every row has that may be quoted.
         labels
             Further columns that are kept, the same in all rows of a place and group.
         forbidden
             Flags whose rows are refused.
         """
         flags = table["flags"].map(lambda text: {*text.split(";")} & {*forbidden})
-        usable = (flags.map(len) == 0) & table[quantities[-1].value].notna()
-        single = over_seeds(table[usable], place, labels)
+        usable = (flags.map(len) == 0) & table[needed.value].notna()
+        single = each_model(table[usable], place, labels)
         rows = over_models(single, place, quantities, labels)
-        return cls(rows, single, _refused(table.assign(flags=flags), single, place))
+        return cls(rows, single, _refused(table.assign(flags=flags), single, place, labels))
 
     def __getitem__(self, dataset: str) -> Quoted:
         """Return what may be quoted of a dataset."""
@@ -137,6 +142,10 @@ class Quoted:
             self.single[self.single["group"].isin(chosen)],
             self.refused[self.refused["model"].isin(chosen)],
         )
+
+    def take(self, rows: pd.Series[bool]) -> Quoted:
+        """Return the same with some of the rows alone."""
+        return replace(self, rows=self.rows[rows])
 
     def ordered(self, **orders: Sequence[str]) -> Quoted:
         """Sort rows by columns, in this order, each by its list of values."""
@@ -172,14 +181,14 @@ def estimate_of(row: pd.DataFrame, quantity: Quantity) -> Estimate:
     Where the distribution of scenes is estimated (column `assumed_prior`), no number is a bound.
     """
     record = row.iloc[0]
-    sign = "\u2265\u00a0" if quantity.is_bound else ""
+    sign = AT_LEAST if quantity.is_bound else ""
     if record.get("assumed_prior", False):
-        sign = "about "
+        sign = ABOUT
     value, low, high = (float(record.get(name, np.nan)) for name in quantity.interval)
     return Estimate(value, low, high, int(record.get("n_models", 1)), sign, row)
 
 
-def over_seeds(
+def each_model(
     rows: pd.DataFrame, place: Sequence[str], labels: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Average the numbers of each place and model over probe seeds; `n_seeds` counts them."""
@@ -197,14 +206,13 @@ def over_models(
     quantities: Iterable[Quantity],
     labels: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Average what `over_seeds` returned over the models of each group, `n_models` of them.
+    """Average what `each_model` returned over the models of each group, `n_models` of them.
 
     Ends of intervals are means too; of several models they are those of the t interval of the mean
-    over training seeds, within what the quantity can be. No group's name stands for one model:
-    where one is left, `model` is its own name (the label `shown` if there is one).
+    over training seeds, within what the quantity can be. No group's name stands for one model: a
+    single one has its own name.
     """
-    alone = single["shown"] if "shown" in single else single["model"]
-    single = single.assign(shown=alone, model=single["group"])
+    single = single.assign(alone=single["model"], model=single["group"])
     groups = single.groupby([*place], sort=False, observed=True, dropna=False)
     numbers = groups[_numbers(single)]
     means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
@@ -219,28 +227,31 @@ def over_models(
         least = 0.0 if quantity.is_bound else quantity.least
         most = means[quantity.entropy] if quantity.is_bound else quantity.most
         means[[low, high]] = means[[low, high]].clip(least).clip(upper=most, axis=0)
-    names = [name for name in dict.fromkeys(("group", "shown", *labels)) if name in single]
+    names = [name for name in ("group", "alone", *labels) if name in single]
     means[names] = groups[names].first()
     means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()
     means = means.reset_index()
-    return means.assign(model=means["group"].where(means["n_models"] > 1, means["shown"]))
+    names_of_rows = means["group"].where(means["n_models"] > 1, means["alone"])
+    return means.assign(model=names_of_rows).drop(columns="alone")
 
 
 def _numbers(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in rows.select_dtypes("float64").columns]
 
 
-def _refused(table: pd.DataFrame, single: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
+def _refused(
+    table: pd.DataFrame, single: pd.DataFrame, place: Sequence[str], labels: Sequence[str]
+) -> pd.DataFrame:
     """List per place the models without a usable row, and the flags of what they have."""
     usable = pd.MultiIndex.from_frame(single[[*place]])
     rows = table[~pd.MultiIndex.from_frame(table[[*place]]).isin(usable)]
-    refusals = []
-    for key, part in rows.assign(name=rows["model"], model=rows["group"]).groupby(
-        [*place], sort=False
-    ):
-        flags = " and ".join(sorted(set().union(*part["flags"]))) or "incomplete"
-        refusals.append((*key, flags, part["name"].nunique()))
-    return pd.DataFrame(refusals, columns=[*place, "flags", "n_models"])
+    groups = rows.assign(alone=rows["model"], model=rows["group"]).groupby([*place], sort=False)
+    refused = groups[[name for name in labels if name in rows]].first()
+    refused["flags"] = [
+        " and ".join(sorted(set().union(*part["flags"]))) or "incomplete" for _, part in groups
+    ]
+    refused["n_models"] = groups["alone"].nunique()
+    return refused.reset_index()
 
 
 def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:

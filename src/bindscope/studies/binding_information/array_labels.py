@@ -19,11 +19,11 @@ from bindscope.core.errors import InputError
 from bindscope.priors.anchors import anchors, clipped
 from bindscope.priors.counted import CountedPrior, counted_entropies
 from bindscope.priors.entropies import entropies
+from bindscope.studies.binding_information.names import ARRAYS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ARRAYS = "arrays"  # stands for the names of dataset and model
 WHERE = "bindscope.binding_information"
 
 Array = npt.NDArray[Any]

@@ -15,6 +15,7 @@ theirs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -41,15 +42,13 @@ from bindscope.studies.binding_information.quantities import (
     PAIRING,
     PAPER_BEYOND,
     PAPER_WHOLE,
-    PARTS,
     QUANTITIES,
     SHARES,
     WHOLE,
-    Quantity,
     total,
-    with_ends,
 )
 from bindscope.studies.binding_information.schemas import family_of
+from bindscope.tables.quantities import Quantity
 
 BEST: Final = "best"
 KEY: Final = ("dataset", "model", "layer", "tokens", "control", "seed")
@@ -58,26 +57,46 @@ Ends = Sequence[Any]  # an estimate and the ends of its interval; None where not
 
 
 def _columns(quantity: Quantity) -> tuple[str, ...]:
-    return quantity.loss, quantity.prior_loss, *with_ends(quantity.bound)
+    return quantity.loss, quantity.prior_loss, *quantity.interval
 
 
-# What is chosen on its own: the targets that decide its flags, and the columns that come with it.
+@dataclass(frozen=True)
+class _Part:
+    """What is chosen on its own, by the validation loss of a target.
+
+    `columns` come with it; its flags are those of the target, and of others that columns rest on.
+    """
+
+    target: str
+    columns: tuple[str, ...]
+    also: tuple[str, ...] = ()
+
+    @property
+    def validation(self) -> str:
+        return LOSSES[self.target].validation
+
+
 # Counts that follow from F, or are not told apart, have no validation loss and come with O.
-_PLAIN: Final = ("object", "feature")
-_CHOSEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "object": (_PLAIN, (
-        *(column for name in _PLAIN for column in LOSSES[name][:2]),
-        *(f"null_{LOSSES[name].test}" for name in _PLAIN),
-        *(share.name for share in SHARES),
-        *with_ends(PAPER_WHOLE), *with_ends(PAPER_BEYOND),
-    )),
-    "object_anchored": (("object_anchored",), LOSSES["object_anchored"][:3]),
-    **{
-        name: ((name,), (LOSSES[name].validation, *_columns(part)))
-        for name, part in zip(CHAIN[:-1], PARTS[:-1], strict=True)
-    },
-    CHAIN[-1]: (CHAIN[-1:], (LOSSES[CHAIN[-1]].validation, *_columns(PAIRING), EVIDENCE)),
-}  # fmt: skip
+_PARTS: Final = (
+    _Part(
+        "object",
+        (
+            "loss_object_bits",
+            "loss_feature_bits",
+            "val_loss_feature_bits",
+            "null_loss_object_bits",
+            "null_loss_feature_bits",
+            *(share.value for share in SHARES),
+            *PAPER_WHOLE.interval,
+            *PAPER_BEYOND.interval,
+        ),
+        also=("feature",),
+    ),
+    _Part("object_anchored", (WHOLE.loss, WHOLE.prior_loss)),
+    _Part("chained_feature", _columns(FEATURES)),
+    _Part("chained_counts", _columns(COUNTS)),
+    _Part("chained_object", (*_columns(PAIRING), EVIDENCE)),
+)
 # The same of all fits of a place: names, numbers of scenes, what there is to know.
 _OF_PLACE: Final = (
     *KEY, *ENTROPIES, "model_kind", "model_seed", "n_layers", "n_train", "n_val", "n_test",
@@ -113,12 +132,12 @@ class _Candidate(NamedTuple):
     row: Row
     parts: Mapping[str, Any]
 
-    def flags(self, part: str) -> set[str]:
+    def flags(self, part: _Part) -> set[str]:
         """Flags of a part; of a row that does not tell its parts apart, its own."""
         if "flags" not in self.parts:
             return set(flag_list(self.row["flags"])) & set(BAD_ENDS)
-        targets, _ = _CHOSEN[part]
-        return {flag for target in targets for flag in self.parts["flags"].get(target, ())}
+        of_target = self.parts["flags"]
+        return {flag for name in (part.target, *part.also) for flag in of_target.get(name, ())}
 
 
 def _candidates(group: Iterable[tuple[Row, Mapping[str, Any]]]) -> list[_Candidate]:
@@ -127,30 +146,27 @@ def _candidates(group: Iterable[tuple[Row, Mapping[str, Any]]]) -> list[_Candida
     return [c for c in candidates if c.row["protocol"] != "paper"] or candidates
 
 
-def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
+def _chosen(candidates: Sequence[_Candidate], part: _Part) -> _Candidate | None:
     """Return the candidate with the smallest validation loss of a part, flagged ones last."""
-    column = LOSSES[part].validation
-    having = [c for c in candidates if c.row.get(column) is not None]
-    return min(
-        having,
-        key=lambda c: (
-            bool(c.flags(part) & set(BAD_ENDS)),
-            c.row[column],
-            c.row["probe"],
-        ),
-        default=None,
-    )
+
+    def rank(candidate: _Candidate) -> tuple[bool, float, str]:
+        bad = bool(candidate.flags(part) & set(BAD_ENDS))
+        return bad, candidate.row[part.validation], candidate.row["probe"]
+
+    having = [c for c in candidates if c.row.get(part.validation) is not None]
+    return min(having, key=rank, default=None)
 
 
 def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
-    won = {part: _chosen(candidates, part) for part in _CHOSEN}
+    won = {part.target: _chosen(candidates, part) for part in _PARTS}
     if won["chained_counts"] is None:
         won["chained_counts"] = won["chained_object"]
     first = candidates[0].row
     row = {name: first[name] for name in _OF_PLACE if name in first} | {"probe": BEST}
-    for part, (_, columns) in _CHOSEN.items():
-        winner = won[part]
-        row |= {name: winner.row[name] if winner else None for name in columns}
+    for part in _PARTS:
+        winner = won[part.target]
+        for name in (part.validation, *part.columns):
+            row[name] = winner.row[name] if winner else None
     row |= _sums(won)
     row |= ratios(row)
     used, row_of_whole = _whole(row, won)
@@ -158,8 +174,11 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
     winners = [candidate for candidate in won.values() if candidate]
     keys = [[c.row["spec_key"], c.row["code_key"]] for c in candidates]
     preferred = won["chained_object"] or won["object"] or candidates[0]
-    flags = {flag for part in used if (winner := won[part]) for flag in winner.flags(part)}
-    flags |= {*NO_BOUND} & set(flag_list(first["flags"]))
+    flags = {*NO_BOUND} & set(flag_list(first["flags"]))
+    for part in _PARTS:
+        winner = won[part.target]
+        if winner and part.target in used:
+            flags |= winner.flags(part)
     row |= {
         "feature_probe": (won["chained_feature"] or preferred).row["feature_probe"],
         "protocol": preferred.row["protocol"],
@@ -179,7 +198,7 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
     if undeclared := sorted(first.keys() - row.keys()):
         raise ValueError(
             f"nothing says how the row of the best probe gets {', '.join(undeclared)}; name each "
-            "in `best._CHOSEN`, with the part that it comes with, or in `best._OF_PLACE`"
+            "in `best._PARTS`, with the part that it comes with, or in `best._OF_PLACE`"
         )
     return row
 
@@ -197,7 +216,7 @@ def _sums(won: Mapping[str, _Candidate | None]) -> Row:
 
 def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Row]:
     """Choose the bound on I(O;Z); return the parts that the row's bounds rest on, and the bound."""
-    pairs = zip(with_ends(FEATURES.bound), with_ends(BEYOND.bound), strict=True)
+    pairs = zip(FEATURES.interval, BEYOND.interval, strict=True)
     chained: Ends = [total((row[a], row[b])) for a, b in pairs]
     first, *others = (won[part] for part in CHAIN)
     if first and all(winner is first for winner in others):
@@ -205,7 +224,7 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
     anchored = won["object_anchored"]  # its bound has no column of its own
     feature, counts, pairing = (row[LOSSES[part].validation] for part in CHAIN)
     nothing = (None, None, None)
-    plain = [row[name] for name in with_ends(PAPER_WHOLE)]
+    plain = [row[name] for name in PAPER_WHOLE.interval]
     if plain[0] is not None:
         plain = np.clip(plain, 0.0, row[WHOLE.entropy]).tolist()
     bounds: tuple[tuple[Any, Ends, tuple[str, ...]], ...] = (
@@ -219,11 +238,11 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
     possible = [bound for bound in bounds if bound[0] is not None and bound[1][0] is not None]
     _, ends, parts = min(possible, key=lambda bound: bound[0], default=(None, plain, ("object",)))
     used = {part for part in CHAIN if won[part]} | set(parts)
-    return used, dict(zip(with_ends(WHOLE.bound), ends, strict=True))
+    return used, dict(zip(WHOLE.interval, ends, strict=True))
 
 
 def _of_one_fit(row: Row, ends: Ends) -> Ends:
     """Take the ends of the chained bound from a fit's own row, if that is its bound."""
-    ends_of_fit = [row[name] for name in with_ends(WHOLE.bound)]
+    ends_of_fit = [row[name] for name in WHOLE.interval]
     known = ends_of_fit[0] is not None and ends[0] is not None
     return ends_of_fit if known and abs(ends_of_fit[0] - ends[0]) < 1e-9 else ends

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,17 +21,22 @@ from bindscope.models.baselines import BASELINES
 from bindscope.statistics.claims import SCENES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
 from bindscope.studies.binding_information.flags import unusable
-from bindscope.studies.binding_information.names import label_family, label_tokens
-from bindscope.studies.binding_information.quantities import EVIDENCE, PAIRING, with_ends
-from bindscope.studies.binding_information.quotes import SMALLEST_BITS, Quotes, Record
+from bindscope.studies.binding_information.names import (
+    ARRAYS,
+    label_family,
+    label_tokens,
+    show_model,
+)
+from bindscope.studies.binding_information.quantities import EVIDENCE, PAIRING
 from bindscope.studies.binding_information.views import (
+    SMALLEST_BITS,
     each_model,
     last_layers,
     measured,
-    name_order,
     named_groups,
 )
 from bindscope.tables.numbers import at_least
+from bindscope.tables.quoted import AT_LEAST, Quoted, Record, name_order
 
 DECODED: Final = "pairing-decoded"
 BINDS: Final = "pairing-beyond-colors"
@@ -58,12 +63,21 @@ CLAIMS: Final = (
     ),
 )
 Values = NDArray[np.float64]
-_GROUP: Final = ["dataset", "tokens", "probe"]
 _ASSUMED: Final = "the scene distribution is estimated, so that the number is no bound"
 _PRIOR: Final = "validation prefers the prior"
 
 
-def effects(table: pd.DataFrame, quoted: Quotes, models: Sequence[str] = ()) -> list[Effect]:
+class Compared(NamedTuple):
+    """Two groups that one probe was fitted to; more is decoded from the first one (`MORE`)."""
+
+    dataset: str
+    tokens: str
+    probe: str
+    more: str
+    less: str
+
+
+def effects(table: pd.DataFrame, quoted: Quoted, models: Sequence[str] = ()) -> list[Effect]:
     """Return what a table says of `CLAIMS`, at last layers that may be quoted.
 
     One effect per quoted pairing bound, over training seeds where a group has several, else over
@@ -76,23 +90,26 @@ def effects(table: pd.DataFrame, quoted: Quotes, models: Sequence[str] = ()) -> 
             *compared(table, models)]  # fmt: skip
 
 
-def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[tuple[str, Effect]]:
+def _decoded(table: pd.DataFrame, quoted: Quoted) -> Iterator[tuple[str, Effect]]:
     """Yield the dataset and the effect of every pairing bound that may be quoted."""
     scenes = table.groupby("dataset")["n_test"].first()
-    for row in quoted.rows.to_dict("records"):
-        if not row[PAIRING.entropy] > SMALLEST_BITS or pd.isna(row[PAIRING.bound]):
+    for estimate in quoted.estimates(PAIRING):
+        row, several = estimate.row, estimate.n_models > 1
+        if not row[PAIRING.entropy] > SMALLEST_BITS or pd.isna(estimate.value):
             continue
-        value, low, high = (float(row[name]) for name in with_ends(PAIRING.bound))
-        several = row["n_models"] > 1
-        probe = label_family(row["family"]).words
+        name = show_model(row["model"], bool(row["is_control"]))
         effect = Effect(
-            DECODED, f"{_place(row)}, {row['model']}, {probe}", value, low, high,
-            int(row["n_models"] if several else scenes[row["dataset"]]),
+            DECODED,
+            f"{_place(row)}, {name}, {label_family(row['family']).words}",
+            estimate.value,
+            estimate.low,
+            estimate.high,
+            estimate.n_models if several else int(scenes[row["dataset"]]),
             TRAINING_SEEDS if several else SCENES,
             _ASSUMED if row["assumed_prior"] else _PRIOR if row[EVIDENCE] == 0 else "",
             p_value=None if several else 2.0 ** -max(0.0, row[EVIDENCE]),
             is_bound=True,
-        )  # fmt: skip
+        )
         yield str(row["dataset"]), effect
 
 
@@ -107,10 +124,10 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
         if dataset not in rivals:
             continue
         rival = rivals[dataset]
-        value, low, high = (float(rival[name]) for name in with_ends(PAIRING.bound))
+        value, low, high = (float(rival[name]) for name in PAIRING.interval)
         flags = ", ".join(unusable(rival["flags"]))
         reason = _ASSUMED if effect.reason == _ASSUMED else ""
-        words = f"{BASELINES[rival['model']].words} (\u2265\u00a0{at_least(value)})"
+        words = f"{BASELINES[rival['model']].words} ({AT_LEAST}{at_least(value)})"
         yield Effect(
             BINDS, f"{effect.where}, against {words}",
             effect.value - value, effect.low - high, effect.high - low, effect.n, effect.resampled,
@@ -123,10 +140,10 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
 
 def strongest_rivals(table: pd.DataFrame) -> dict[str, Record]:
     """Return by dataset the row of the largest pairing bound of baselines that discard places."""
-    rows = measured(table, baseline=True)
+    rows = measured(table, "baseline")
     placeless = [name for name, baseline in BASELINES.items() if baseline.discards_place]
-    rows = rows[rows["model"].isin(placeless) & rows[PAIRING.bound].notna()]
-    strongest = rows.sort_values(PAIRING.bound, kind="stable").groupby("dataset").tail(1)
+    rows = rows[rows["model"].isin(placeless) & rows[PAIRING.value].notna()]
+    strongest = rows.sort_values(PAIRING.value, kind="stable").groupby("dataset").tail(1)
     return {str(row["dataset"]): row for row in strongest.to_dict("records")}
 
 
@@ -136,27 +153,29 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     The group with the larger mean comes first; the interval is Welch's, over training seeds.
     Positive controls are compared with none: what they were trained for needs no measurement.
     """
-    rows = measured(table, known_answer=False)
+    rows = measured(table)
     rows = rows[~rows["is_control"].astype(bool)]
     rows = rows[(rows["protocol"] != "paper") & ~rows["assumed_prior"].astype(bool)]
-    rows = rows[rows[PAIRING.bound].notna() & (rows[PAIRING.entropy] > SMALLEST_BITS)]
+    rows = rows[rows[PAIRING.value].notna() & (rows[PAIRING.entropy] > SMALLEST_BITS)]
     rows = rows[~rows["flags"].map(unusable).astype(bool)]
     single = each_model(named_groups(last_layers(rows))) if len(rows) else rows
     effects = []
-    for _, here in single.groupby(_GROUP, sort=False):
+    for (dataset, tokens, probe), here in single.groupby(
+        ["dataset", "tokens", "probe"], sort=False
+    ):
         values = {
-            str(name): part[PAIRING.bound].to_numpy(float)
+            str(name): part[PAIRING.value].to_numpy(float)
             for name, part in here.groupby("group", sort=False)
         }
         names = sorted(name_order(values, models), key=lambda name: -values[name].mean())
         row = here.iloc[0].to_dict()
-        place = [str(row[name]) for name in _GROUP]
         where = f"{_place(row)}, {label_family(row['family']).words}"
         for more, less in combinations(names, 2):
             if max(len(values[more]), len(values[less])) > 1:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
                 effect = _difference(about, more, less, values)
-                effects.append(replace(effect, about=(*map(str, place), more, less)))
+                compared = Compared(str(dataset), str(tokens), str(probe), more, less)
+                effects.append(replace(effect, about=compared))
     return effects
 
 
@@ -173,8 +192,10 @@ def _difference(where: str, more: str, less: str, values: Mapping[str, Values]) 
 
 
 def _bound(name: str, values: Mapping[str, Values]) -> str:
-    return f"{name} (\u2265\u00a0{at_least(values[name].mean())})"
+    return f"{name} ({AT_LEAST}{at_least(values[name].mean())})"
 
 
 def _place(row: Record) -> str:
-    return f"{row['dataset']}, {label_tokens(row['tokens']).name}"
+    """Name a token input, in a run with its dataset."""
+    tokens = label_tokens(row["tokens"]).name
+    return tokens if row["model_kind"] == ARRAYS else f"{row['dataset']}, {tokens}"

@@ -5,20 +5,22 @@ from __future__ import annotations
 from bindscope.core.registries import ADAPTERS
 from bindscope.studies.binding_information.flags import FLAGS, STATUSES
 from bindscope.studies.binding_information.quantities import (
+    ASYMPTOTE,
     BEYOND,
     COUNTS,
+    CURVE_BOUND,
     EVIDENCE,
     FEATURES,
     LOSSES,
     PAIRING,
+    PAPER_BEYOND,
+    PAPER_WHOLE,
     PARTS,
     QUANTITIES,
-    RATIOS,
     SHARES,
     WHOLE,
-    Quantity,
-    Ratio,
 )
+from bindscope.tables.quantities import Quantity
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -38,26 +40,27 @@ _BOOTSTRAP = "`information`: bootstrap over test scenes for this fitted probe"
 _LIMIT = "`statistics.lower_limits`, for this fitted probe"
 
 
-def _interval(estimate: str, source: str = _BOOTSTRAP) -> tuple[Column, Column]:
-    of = f"end of the 95 % interval of `{estimate}`."
+def _interval(quantity: Quantity) -> tuple[Column, Column]:
+    of = f"end of the 95 % interval of `{quantity.value}`."
     return (
-        bits(f"{estimate}_low", f"Lower {of}", source),
-        bits(f"{estimate}_high", f"Upper {of}", _BOOTSTRAP),
+        bits(quantity.low, f"Lower {of}", _LIMIT if quantity.is_bound else _BOOTSTRAP),
+        bits(quantity.high, f"Upper {of}", _BOOTSTRAP),
     )
 
 
-def _bound(quantity: Quantity, meaning: str) -> tuple[Column, ...]:
-    meaning = f"A true lower bound on {meaning}"
-    bound = bits(quantity.bound, meaning, "`information`; ours", low=0.0, reference="close")
-    return bound, *_interval(quantity.bound, _LIMIT)
+def _number(quantity: Quantity) -> Column:
+    low = 0.0 if quantity.is_bound else None
+    return bits(quantity.value, quantity.meaning, quantity.source, low=low, reference="close")
 
 
-def _ratio(ratio: Ratio) -> Column:
-    meaning = f"{ratio.symbol} = " if ratio.symbol else ""
-    return share(
-        ratio.name, f"share of {ratio.whole.uncertainty}",
-        f"{meaning}{ratio.estimate} / {ratio.whole.entropy}.", ratio.source, low=None, high=None,
-    )  # fmt: skip
+def _bound(quantity: Quantity) -> tuple[Column, ...]:
+    return _number(quantity), *_interval(quantity)
+
+
+def _ratio(quantity: Quantity, source: str, symbol: str = "") -> Column:
+    words = f"{symbol}{quantity.value} / {quantity.entropy}."
+    unit = f"share of {quantity.entropy_symbol}"
+    return share(quantity.ratio, unit, words, source, low=None, high=None)
 
 
 def _scenes(name: str, meaning: str, source: str) -> Column:
@@ -216,18 +219,18 @@ _LOSSES = (
     ),
     *(
         _measured(
-            f"prior_loss_{name}_bits",
+            quantity.prior_loss,
             f"What the exact prior alone loses on {symbol} over the same test scenes{gap}. Its "
             "expectation is the entropy; what the probe's loss shares with it, scene by scene, is "
             "subtracted in the bounds.",
             "`anchors`; where the prior is estimated, the entropy",
         )
-        for name, symbol, gap in (
-            ("object", "O", ", `split_gap_bits` taken off"),
-            ("feature", "F", ", `split_gap_bits` taken off"),
-            ("counts_given_feature", "M given F", ""),
-            ("object_given_counts", "O given M", ""),
-            ("object_given_feature", "O given F", ""),
+        for quantity, symbol, gap in (
+            (WHOLE, "O", ", `split_gap_bits` taken off"),
+            (FEATURES, "F", ", `split_gap_bits` taken off"),
+            (COUNTS, "M given F", ""),
+            (PAIRING, "O given M", ""),
+            (BEYOND, "O given F", ""),
         )
     ),
     _measured(
@@ -252,38 +255,13 @@ _LOSSES = (
 )
 
 _ESTIMATES = (
-    bits(
-        "binding_bits",
-        "B_O as the paper estimates it: h_object_bits - loss_object_bits. Never clipped: a probe "
-        "that models the prior badly is negative.",
-        "paper, Definition of B_O with Lemma 2.21",
-        reference="close",
-    ),
-    _ratio(RATIOS[0]),
-    bits(
-        "conditional_binding_bits",
-        "B* as the paper estimates it: h_object_given_feature_bits - (loss_object_bits - "
-        "loss_feature_bits). A difference of two bounds, hence no bound: it can be above the "
-        "truth.",
-        "paper, Theorem 2.14",
-        reference="close",
-    ),
-    _ratio(RATIOS[1]),
-    *_bound(
-        FEATURES,
-        "I(F;Z), *what* occurs: h_feature_bits - loss_chained_feature_bits, less what that loss "
-        "shares with the prior's on the test scenes.",
-    ),
-    *_bound(
-        COUNTS,
-        "I(M;Z|F), *how many* of each there are beyond what occurs: a histogram has it, and so has "
-        "the mean of a bag of tokens. From loss_counts_given_feature_bits likewise.",
-    ),
-    *_bound(
-        PAIRING,
-        "I(O;Z|M), the pairing information, which values belong together. From "
-        "loss_object_given_counts_bits likewise.",
-    ),
+    _number(PAPER_WHOLE),
+    _ratio(PAPER_WHOLE, "paper, beta_O", "beta_O = "),
+    _number(PAPER_BEYOND),
+    _ratio(PAPER_BEYOND, "paper, beta*", "beta* = "),
+    *_bound(FEATURES),
+    *_bound(COUNTS),
+    *_bound(PAIRING),
     Column(
         EVIDENCE,
         "float64",
@@ -295,22 +273,16 @@ _ESTIMATES = (
         "`information`; ours",
         "allowed",
     ),
-    *_bound(
-        BEYOND,
-        "B* = I(O;Z|F): the sum of count_lower_bound_bits and pairing_lower_bound_bits.",
-    ),
-    *_bound(
-        WHOLE,
-        "B_O = I(O;Z): the best of the plain probe (binding_bits), the anchored one over O and the "
-        "chained one (the sum of its parts), chosen by validation loss.",
-    ),
-    *map(_ratio, RATIOS[2:]),
-    *_interval("binding_bits"),
-    *_interval("conditional_binding_bits"),
+    *_bound(BEYOND),
+    *_bound(WHOLE),
+    _ratio(COUNTS, PAIRING.source),
+    _ratio(PAIRING, PAIRING.source),
+    *_interval(PAPER_WHOLE),
+    *_interval(PAPER_BEYOND),
     *(
         _measured(
             quantity.truth,
-            f"{quantity.information} of a known-answer encoder; 0 under shuffled labels.{further}",
+            f"{quantity.symbol} of a known-answer encoder; 0 under shuffled labels.{further}",
             "`models.known_answer_truth.truth`",
             null="allowed",
         )
@@ -322,25 +294,14 @@ _ESTIMATES = (
     *(
         _measured(
             loss.validation,
-            f"Validation cross-entropy of {what}: it chooses, and "
+            f"Validation cross-entropy of {loss.words}: it chooses, and "
             "is not reported. Empty where the target was not fitted.",
             "`probes`",
             null="allowed",
         )
-        for loss, what in zip(
-            LOSSES.values(),
-            (
-                "the paper's probe of O",
-                "the paper's probe of F",
-                "the anchored probe of O",
-                "F in the chained probe",
-                "M given F in the chained probe",
-                "O given M (or given F, without counts) in the chained probe",
-            ),
-            strict=True,
-        )
+        for loss in LOSSES.values()
     ),
-    *(share(s.name, s.unit, s.meaning, f"`probes`, target `{s.target}`") for s in SHARES),
+    *(share(s.value, s.unit, s.meaning, s.source) for s in SHARES),
 )
 
 _FIT = (
@@ -406,8 +367,6 @@ ATTENTION_COLUMNS: tuple[Column, ...] = (
     *KEYS,
 )
 
-_CURVES = "`learning_curve`"
-_OF_CURVE = "`statistics.extrapolation`"
 
 CURVE_COLUMNS: tuple[Column, ...] = (
     *(c for c in _NAMES if c.name in ("dataset", "model", "layer", "tokens", "control")),
@@ -415,7 +374,7 @@ CURVE_COLUMNS: tuple[Column, ...] = (
     label(
         "quantity",
         "What is bounded, by the chained probe: "
-        + ", ".join(f"`{quantity.name}` {quantity.information}" for quantity in QUANTITIES)
+        + ", ".join(f"`{quantity.name}` {quantity.symbol}" for quantity in QUANTITIES)
         + ". No `counts` where they follow from F, no `pairing` either where they have no exact "
         "prior.",
         "`probes`",
@@ -435,23 +394,16 @@ CURVE_COLUMNS: tuple[Column, ...] = (
         "What the exact prior alone pays for it on the test scenes.",
         "`information`", null="never", low=0.0, reference="exact",
     ),
-    bits("lower_bound_bits", "A true lower bound on the quantity.", _CURVES, low=0.0,
-         reference="close"),
-    *_interval("lower_bound_bits", _LIMIT),
-    bits(
-        "asymptote_bits",
-        "What the bound tends to with more train scenes: a of a - b n^-c, by least squares over "
-        "the shares. An extrapolation, no bound; empty, with the reason, where no end is in sight.",
-        _OF_CURVE,
-    ),
-    *_interval("asymptote_bits"),
-    Column("exponent", "float64", "", "c of that curve.", _OF_CURVE, "reason", 0.0),
+    *_bound(CURVE_BOUND),
+    bits(ASYMPTOTE.value, ASYMPTOTE.meaning, ASYMPTOTE.source),
+    *_interval(ASYMPTOTE),
+    Column("exponent", "float64", "", "c of that curve.", ASYMPTOTE.source, "reason", 0.0),
     count("steps", "steps", "Optimiser steps of the longest fit.", "`probes`"),
     label(
         "flags",
         "Flags of the fit's parts, sorted, joined by `;`; see the table `binding_information`.",
         "`probes`",
     ),
-    label("reason", "Why a number is missing.", _CURVES, null="allowed"),
+    label("reason", "Why a number is missing.", CURVE_BOUND.source, null="allowed"),
     *KEYS,
 )  # fmt: skip

@@ -57,9 +57,9 @@ from bindscope.studies.binding_information.quantities import (
     QUANTITIES,
     SHARES,
     WHOLE,
-    Quantity,
     total,
 )
+from bindscope.tables.quantities import Quantity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from bindscope.studies.binding_information.config import Information
     from bindscope.studies.binding_information.probes.base import FitResult
 
+# The bound of the anchored probe over O, which has no column of its own.
+_ANCHORED = Quantity(name="anchored", value="anchored", low="anchored_low", high="anchored_high")
 # Numbers, or resampled numbers (B,): None where not finite, and absent where not fitted.
 Means = Mapping[str, Any]
 
@@ -121,12 +123,12 @@ def estimate(
         **{loss.validation: _finite(result.val_loss_bits.get(n)) for n, loss in LOSSES.items()},
     }
     bound = lower_bound_probe(result.val_loss_bits)
-    row |= _estimates(means, prior, bound)
+    row |= {q.value: value for q, value in _estimates(means, prior, bound).items()}
     row |= ratios(row)
     clusters = cluster_numbers(features) if disjoint else groups
     row |= _intervals(scores, means, gained, prior, bound, clusters, config)
     row[EVIDENCE] = _evidence(result, prior, groups)
-    anchored = [row.pop(f"anchored{end}") for end in ("", "_low", "_high")]
+    anchored = [row.pop(name) for name in _ANCHORED.interval]
     row |= _outcome(result, row, anchored, nothing_to_learn)
     failed = [name for name, values in losses.items() if not np.isfinite(values).all()]
     return {**row, **status_of(row, prior.get("counts_reason"), failed)}
@@ -138,7 +140,7 @@ def _outcome(
     """Return accuracies, steps and flags, and `parts`; see `estimate`."""
     flags = without_collapsed(result.target_flags) if nothing_to_learn else result.target_flags
     return {
-        **{share.name: _finite(share.measure(result)) for share in SHARES},
+        **{share.value: _finite(getattr(result, share.name)) for share in SHARES},
         "feature_probe": result.feature_probe,
         "steps": result.steps,
         "flags": flag_text([*chain(*flags.values()), *above_prior(row)]),
@@ -224,7 +226,10 @@ def _gains(result: FitResult, part: str, quantity: Quantity, prior: Mapping[str,
     gap = float(prior["split_gap_bits"]) if quantity in (WHOLE, FEATURES) else 0.0
     prior_losses = result.anchor_losses[part] - gap
     if prior["method"] == "exact":
-        largest, coefficient = prior[quantity.largest_prior_loss], result.control_coefficients[part]
+        largest, coefficient = (
+            prior[f"largest_{quantity.prior_loss}"],
+            result.control_coefficients[part],
+        )
     else:
         largest, coefficient = prior_losses.max(), 0.0
         prior_losses = np.full_like(losses, entropy)
@@ -286,7 +291,7 @@ def _given_feature(means: Means, prior: Mapping[str, Any], start: str) -> tuple[
     return counts, last, total((counts, last))
 
 
-def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dict[str, Any]:
+def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dict[Quantity, Any]:
     """Apply the definitions to means, or to resampled means; None where something is missing.
 
     Bounds are between nothing and all there is to find.
@@ -311,8 +316,8 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
     return {
         PAPER_WHOLE: paper,
         PAPER_BEYOND: None if difference is None else prior[BEYOND.entropy] - difference,
-        **{q.bound: _clipped(bounds[q], prior.get(q.entropy)) for q in QUANTITIES},
-        "anchored": _clipped(whole["object_anchored"], prior[WHOLE.entropy]),
+        **{q: _clipped(bounds[q], prior.get(q.entropy)) for q in QUANTITIES},
+        _ANCHORED: _clipped(whole["object_anchored"], prior[WHOLE.entropy]),
     }
 
 
@@ -345,10 +350,10 @@ def _intervals(
         }
     lows = _estimates(pessimistic, prior, bound)
     intervals: dict[str, float | None] = {}
-    for name, samples in _estimates(_within(resampled, gained), prior, bound).items():
+    for quantity, samples in _estimates(_within(resampled, gained), prior, bound).items():
         missing = samples is None
-        intervals[f"{name}_low"] = None if missing else interval(lows[name])[0]
-        intervals[f"{name}_high"] = None if missing else interval(samples)[1]
+        intervals[quantity.low] = None if missing else interval(lows[quantity])[0]
+        intervals[quantity.high] = None if missing else interval(samples)[1]
     return intervals
 
 

@@ -13,7 +13,6 @@ from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_t
 from bindscope.report.claims import claims_section, read_rates
 from bindscope.studies.binding_information import headline, sentences, trust
 from bindscope.studies.binding_information.flags import flag_list
-from bindscope.studies.binding_information.gathered import gather, listed
 from bindscope.studies.binding_information.names import FORMULA
 from bindscope.studies.binding_information.published import (
     beside,
@@ -23,6 +22,7 @@ from bindscope.studies.binding_information.published import (
     read_trends,
     why_not,
 )
+from bindscope.studies.binding_information.sentences import gather, listed
 from bindscope.tables.numbers import number
 
 _STUDY = "binding_information"

@@ -148,8 +148,8 @@ def write_fit(
 def _summary(row: Mapping[str, Any]) -> str:
     """Say in a line of the log what was found: bounds, what there is to know, flags."""
     parts = [
-        f"{q.information} >= {at_least(row[q.bound])} of {number(row[q.entropy])} bits"
+        f"{q.symbol} >= {at_least(row[q.value])} of {number(row[q.entropy])} bits"
         for q in (WHOLE, *PARTS)
-        if row[q.bound] is not None
+        if row[q.value] is not None
     ]
     return ", ".join([*parts, *filter(None, [row["flags"], row["reason"]])])

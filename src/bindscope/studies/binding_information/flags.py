@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bindscope.studies.binding_information.quantities import BEYOND, LOSSES, RATIOS, SHARES, WHOLE
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # A probe that starts at the prior and learns nothing ends at H, up to float32 sums.
 TOLERANCE_BITS: Final = 1e-3
@@ -44,6 +47,11 @@ def flag_list(flags: str) -> list[str]:
     return flags.split(";") if flags else []
 
 
+def has_flag(table: pd.DataFrame, flag: str) -> pd.Series[bool]:
+    """Return which rows of a table carry a flag."""
+    return table["flags"].map(lambda flags: flag in flag_list(flags)).astype(bool)
+
+
 def flag_text(flags: Iterable[str]) -> str:
     """Return the text of the column `flags`: sorted, once each, joined by `;`."""
     return ";".join(sorted(set(flags)))
@@ -66,13 +74,12 @@ def above_prior(row: Mapping[str, Any]) -> tuple[str, ...]:
     estimate is negative. On splits with disjoint feature codes a probe anchored at the prior of the
     space starts `split_gap_bits` above H(O).
     """
-    limits = [(loss.test, loss.prior) for loss in LOSSES.values()]
-    values = (
-        (row[loss], row[limit]) for loss, limit in (*limits, (BEYOND.loss, BEYOND.prior_loss))
-    )
-    over = any(v is not None and limit is not None and v > limit + TOLERANCE_BITS
-               for v, limit in values)  # fmt: skip
-    return ("above_prior",) if over else ()
+    limits = {loss.test: loss.prior for loss in LOSSES.values()} | {BEYOND.loss: BEYOND.prior_loss}
+    for test, prior in limits.items():
+        known = row[test] is not None and row[prior] is not None
+        if known and row[test] > row[prior] + TOLERANCE_BITS:
+            return ("above_prior",)
+    return ()
 
 
 def without_collapsed(flags: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
@@ -82,10 +89,11 @@ def without_collapsed(flags: Mapping[str, Iterable[str]]) -> dict[str, tuple[str
 
 def ratios(row: Mapping[str, Any]) -> dict[str, float | None]:
     """Divide estimates by what there is to know; None where that is nothing, or not known."""
-    return {
-        name: row[bits] / row[of.entropy] if row[bits] is not None and row[of.entropy] else None
-        for name, bits, of, *_ in RATIOS
-    }
+    return {q.ratio: _ratio(row[q.value], row[q.entropy]) for q in RATIOS}
+
+
+def _ratio(bits: float | None, entropy: float | None) -> float | None:
+    return bits / entropy if bits is not None and entropy else None
 
 
 def status_of(
@@ -99,13 +107,13 @@ def status_of(
     if failed:
         return {"status": "failed", "reason": f"test loss is not finite: {', '.join(failed)}"}
     absent = {words for column, words in _FITTED.items() if row[column] is None}
-    missing = sorted(share.name for share in SHARES if row[share.name] is None)
+    missing = sorted(share.name for share in SHARES if row[share.value] is None)
     if missing and "plain" not in absent:
         return {"status": "failed", "reason": f"not finite: {', '.join(missing)}"}
     empty = {
-        of.entropy: f"{of.uncertainty} = 0 bits, so {ratio} has no meaning"
-        for ratio, _, of, *_ in RATIOS
-        if row[of.entropy] is not None and not row[of.entropy] > 0
+        q.entropy: f"{q.entropy_symbol} = 0 bits, so {q.ratio} has no meaning"
+        for q in RATIOS
+        if row[q.entropy] is not None and not row[q.entropy] > 0
     }
     reasons = list(empty.values())
     if counts_reason:

@@ -29,8 +29,8 @@ from bindscope.studies.binding_information.quantities import (
     FEATURES,
     PAIRING,
     WHOLE,
-    Quantity,
 )
+from bindscope.tables.quantities import Quantity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -29,7 +29,6 @@ from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.studies.binding_information.array_baselines import PREFIX, read_baselines
 from bindscope.studies.binding_information.array_labels import (
-    ARRAYS,
     WHERE,
     Labels,
     read_labels,
@@ -40,6 +39,7 @@ from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.contradictions import checked
 from bindscope.studies.binding_information.fit import fit_row, run_fit
 from bindscope.studies.binding_information.flags import flag_list, flag_text
+from bindscope.studies.binding_information.names import ARRAYS
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.registry import known_families
 

@@ -33,6 +33,7 @@ _TOKENS: Final = {
     "cls_mean": Label("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
     "patches": Label("patches", "the patch tokens", GREEN),
 }
+ARRAYS: Final = "arrays"  # dataset, model and kind of model of a result of arrays
 PAPERS: Final = "_paper"
 FORMULA: Final = "paper's formula"  # of the binding problem paper, on the probes of this run
 FORMULA_ENTRY: Final = f"{FORMULA} (H \u2212 CE)"  # in a legend
@@ -67,6 +68,11 @@ def label_family(family: str) -> Label:
 def label_tokens(tokens: str) -> Label:
     """Return how a token input is shown."""
     return _TOKENS.get(tokens, Label(tokens, f"the tokens {tokens}", INK))
+
+
+def show_model(name: str, is_control: bool) -> str:
+    """Return how a model or group is shown: a positive control says so."""
+    return f"{name}{CONTROL}" if is_control else name
 
 
 def objective_of(source: str) -> str:

@@ -33,8 +33,9 @@ from bindscope.scenes.render import render_scenes
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.binding_information.claims import BINDS, DECODED, MORE, effects
 from bindscope.studies.binding_information.measure import binding_information
-from bindscope.studies.binding_information.quotes import quotes
+from bindscope.studies.binding_information.quantities import PAIRING
 from bindscope.studies.binding_information.result_view import rows_of_run
+from bindscope.studies.binding_information.views import quote
 
 Array = NDArray[np.float32]
 Bits = NDArray[np.uint8]
@@ -186,7 +187,7 @@ def _decoded(
         if codes:
             objects = objects[rng.integers(codes, size=n)]
         table = measured_rows(objects, planted, rng, seed, space)
-        return effects(table, quotes(table))
+        return effects(table, quote(table))
 
     return measured
 
@@ -200,7 +201,7 @@ def _beyond_colors(area: Area, code: Colored, n: int = N_SCENES) -> Callable[[in
         images = render_objects(objects, area)
         z = code(color_histogram(images), objects, rng)
         table = measured_rows(objects, lambda *_: z, rng, seed, images=images)
-        return effects(table, quotes(table))
+        return effects(table, quote(table))
 
     return measured
 
@@ -214,8 +215,7 @@ def _template() -> pd.DataFrame:
 
 def _planted_bound(mean: float, scale: float, rng: np.random.Generator) -> dict[str, float]:
     bound = rng.normal(mean, scale)
-    ends = {"": bound, "_low": bound - 0.02, "_high": bound + 0.02}
-    return {f"pairing_lower_bound_bits{end}": value for end, value in ends.items()}
+    return {PAIRING.value: bound, PAIRING.low: bound - 0.02, PAIRING.high: bound + 0.02}
 
 
 def _groups(**groups: tuple[float, float, int]) -> Callable[[int], list[Effect]]:
@@ -231,7 +231,7 @@ def _groups(**groups: tuple[float, float, int]) -> Callable[[int], list[Effect]]
             for i in range(n)
         ]
         table = pd.concat(tables, ignore_index=True)
-        return effects(table, quotes(table))
+        return effects(table, quote(table))
 
     return measured
 

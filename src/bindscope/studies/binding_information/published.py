@@ -90,7 +90,7 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     paper's layer `last` is our deepest one; our value, `ours`, is the mean over seeds. Empty where
     nothing is comparable.
     """
-    rows = last_layers(measured(table, known_answer=False))
+    rows = last_layers(measured(table))
     ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
     ours["family"] = ours["family"].astype(str).str.removesuffix(PAPERS)  # of no row: floats
     parts = []
@@ -167,7 +167,7 @@ def trend_of(
 def _trend_beside(
     table: pd.DataFrame, trends: pd.DataFrame, cells: Mapping[str, int]
 ) -> pd.DataFrame:
-    rows = measured(table, known_answer=False)
+    rows = measured(table)
     rows = rows[rows["model_kind"].isin(["hf", "timm"])]
     here = set(zip(rows["dataset"], rows["model"], strict=True))
     compared = trends.assign(

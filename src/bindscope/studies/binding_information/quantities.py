@@ -1,133 +1,183 @@
 """What the study measures: quantities and losses, each declared once with its columns.
 
-Rules of the table, flags, rows of the best probe, figures and sentences follow these declarations;
-`columns` explains the columns, `estimates` computes them, `names` has words and colors.
+Columns, rules of the table, flags, rows of the best probe, figures and sentences follow these
+declarations; `estimates` computes the numbers, `names` has words and colors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
+from bindscope.tables.quantities import Quantity
 
-class Quantity(NamedTuple):
-    """Information about the objects, and its columns in bits per scene.
+_OURS = "`information`; ours"
 
-    `name` is that in learning curves, `information` its symbol and `uncertainty` that of its
-    entropy. The lower `bound` is `entropy` minus `loss`, less what that shares with `prior_loss`,
-    the loss of the exact prior on the same scenes; `truth` is known of known-answer encoders.
-    """
-
-    name: str
-    information: str
-    uncertainty: str
-    bound: str
-    entropy: str
-    loss: str
-    prior_loss: str
-    truth: str
-
-    @property
-    def largest_prior_loss(self) -> str:
-        """The name in a row of `priors.entropies` of the largest loss of the exact prior."""
-        return f"largest_{self.prior_loss}"
-
-
+# Lower bounds: `entropy` minus `loss`, less what that shares with `prior_loss`, the loss of the
+# exact prior on the same scenes.
 FEATURES: Final = Quantity(
-    "feature", "I(F;Z)", "H(F)", "feature_lower_bound_bits", "h_feature_bits",
-    "loss_chained_feature_bits", "prior_loss_feature_bits", "truth_feature_bits",
-)  # fmt: skip
+    name="feature",
+    symbol="I(F;Z)",
+    value="feature_lower_bound_bits",
+    low="feature_lower_bound_bits_low",
+    high="feature_lower_bound_bits_high",
+    is_bound=True,
+    entropy="h_feature_bits",
+    entropy_symbol="H(F)",
+    loss="loss_chained_feature_bits",
+    prior_loss="prior_loss_feature_bits",
+    truth="truth_feature_bits",
+    meaning="A true lower bound on I(F;Z), *what* occurs: h_feature_bits - "
+    "loss_chained_feature_bits, less what that loss shares with the prior's on the test scenes.",
+    source=_OURS,
+)
 COUNTS: Final = Quantity(
-    "counts", "I(M;Z|F)", "H(M|F)", "count_lower_bound_bits", "h_counts_given_feature_bits",
-    "loss_counts_given_feature_bits", "prior_loss_counts_given_feature_bits", "truth_count_bits",
-)  # fmt: skip
+    name="counts",
+    symbol="I(M;Z|F)",
+    value="count_lower_bound_bits",
+    low="count_lower_bound_bits_low",
+    high="count_lower_bound_bits_high",
+    is_bound=True,
+    entropy="h_counts_given_feature_bits",
+    entropy_symbol="H(M|F)",
+    loss="loss_counts_given_feature_bits",
+    prior_loss="prior_loss_counts_given_feature_bits",
+    truth="truth_count_bits",
+    ratio="count_ratio",
+    meaning="A true lower bound on I(M;Z|F), *how many* of each there are beyond what occurs: a "
+    "histogram has it, and so has the mean of a bag of tokens. From "
+    "loss_counts_given_feature_bits likewise.",
+    source=_OURS,
+)
 PAIRING: Final = Quantity(
-    "pairing", "I(O;Z|M)", "H(O|M)", "pairing_lower_bound_bits", "h_object_given_counts_bits",
-    "loss_object_given_counts_bits", "prior_loss_object_given_counts_bits", "truth_pairing_bits",
-)  # fmt: skip
+    name="pairing",
+    symbol="I(O;Z|M)",
+    value="pairing_lower_bound_bits",
+    low="pairing_lower_bound_bits_low",
+    high="pairing_lower_bound_bits_high",
+    is_bound=True,
+    entropy="h_object_given_counts_bits",
+    entropy_symbol="H(O|M)",
+    loss="loss_object_given_counts_bits",
+    prior_loss="prior_loss_object_given_counts_bits",
+    truth="truth_pairing_bits",
+    ratio="pairing_ratio",
+    meaning="A true lower bound on I(O;Z|M), the pairing information, which values belong "
+    "together. From loss_object_given_counts_bits likewise.",
+    source=_OURS,
+)
 # B*: counts and pairing, which are one part where counts are not told apart.
 BEYOND: Final = Quantity(
-    "conditional", "I(O;Z|F)", "H(O|F)", "conditional_binding_lower_bound_bits",
-    "h_object_given_feature_bits", "loss_object_given_feature_bits",
-    "prior_loss_object_given_feature_bits", "truth_conditional_bits",
-)  # fmt: skip
+    name="conditional",
+    symbol="I(O;Z|F)",
+    value="conditional_binding_lower_bound_bits",
+    low="conditional_binding_lower_bound_bits_low",
+    high="conditional_binding_lower_bound_bits_high",
+    is_bound=True,
+    entropy="h_object_given_feature_bits",
+    entropy_symbol="H(O|F)",
+    loss="loss_object_given_feature_bits",
+    prior_loss="prior_loss_object_given_feature_bits",
+    truth="truth_conditional_bits",
+    meaning="A true lower bound on B* = I(O;Z|F): the sum of count_lower_bound_bits and "
+    "pairing_lower_bound_bits.",
+    source=_OURS,
+)
 # B_O: features, counts and pairing.
 WHOLE: Final = Quantity(
-    "object", "I(O;Z)", "H(O)", "binding_lower_bound_bits", "h_object_bits",
-    "loss_object_anchored_bits", "prior_loss_object_bits", "truth_bits",
-)  # fmt: skip
+    name="object",
+    symbol="I(O;Z)",
+    value="binding_lower_bound_bits",
+    low="binding_lower_bound_bits_low",
+    high="binding_lower_bound_bits_high",
+    is_bound=True,
+    entropy="h_object_bits",
+    entropy_symbol="H(O)",
+    loss="loss_object_anchored_bits",
+    prior_loss="prior_loss_object_bits",
+    truth="truth_bits",
+    meaning="A true lower bound on B_O = I(O;Z): the best of the plain probe (binding_bits), the "
+    "anchored one over O and the chained one (the sum of its parts), chosen by validation loss.",
+    source=_OURS,
+)
 PARTS: Final = (FEATURES, COUNTS, PAIRING)  # of the chain: their bounds add up
 QUANTITIES: Final = (*PARTS, BEYOND, WHOLE)
-# Families with heads apart, and with weights that objects share: `sharing_cost` compares them.
-PLAIN, SHARED = "quadratic", "quadratic_reuse"
 ENTROPIES: Final = (*(quantity.entropy for quantity in QUANTITIES), "split_gap_bits")
 
 # Estimates of the binding problem paper; that of B* is the difference of two bounds, and none.
-PAPER_WHOLE, PAPER_BEYOND = "binding_bits", "conditional_binding_bits"
+PAPER_WHOLE: Final = Quantity(
+    name="paper_object",
+    symbol="beta_O",
+    value="binding_bits",
+    low="binding_bits_low",
+    high="binding_bits_high",
+    entropy=WHOLE.entropy,
+    entropy_symbol=WHOLE.entropy_symbol,
+    truth=WHOLE.truth,
+    ratio="binding_ratio",
+    meaning="B_O as the paper estimates it: h_object_bits - loss_object_bits. Never clipped: a "
+    "probe that models the prior badly is negative.",
+    source="paper, Definition of B_O with Lemma 2.21",
+)
+PAPER_BEYOND: Final = Quantity(
+    name="paper_conditional",
+    symbol="beta*",
+    value="conditional_binding_bits",
+    low="conditional_binding_bits_low",
+    high="conditional_binding_bits_high",
+    entropy=BEYOND.entropy,
+    entropy_symbol=BEYOND.entropy_symbol,
+    truth=BEYOND.truth,
+    ratio="conditional_binding_ratio",
+    meaning="B* as the paper estimates it: h_object_given_feature_bits - (loss_object_bits - "
+    "loss_feature_bits). A difference of two bounds, hence no bound: it can be above the truth.",
+    source="paper, Theorem 2.14",
+)
+# They must not exceed the truth.
+BOUNDS: Final = (PAPER_WHOLE, *QUANTITIES)
+ESTIMATES: Final = (PAPER_BEYOND, *BOUNDS)
+RATIOS: Final = (PAPER_WHOLE, PAPER_BEYOND, COUNTS, PAIRING)  # quantities that have one
 # log2 of the e-value against no pairing information: what all test scenes together gain.
 EVIDENCE: Final = "pairing_evidence"
-# A lower bound, and the truth that it must not exceed.
-BOUNDS: Final = {PAPER_WHOLE: WHOLE.truth, **{q.bound: q.truth for q in QUANTITIES}}
-ESTIMATES: Final = (PAPER_BEYOND, *BOUNDS)
+# Families with heads apart, and with weights that objects share: `sharing_cost` compares them.
+PLAIN, SHARED = "quadratic", "quadratic_reuse"
 
-
-class Ratio(NamedTuple):
-    """An estimate over what there is to know, its symbol and its source; all follows from this."""
-
-    name: str
-    estimate: str
-    whole: Quantity
-    symbol: str = ""
-    source: str = "`information`; ours"
-
-
-RATIOS: Final = (
-    Ratio("binding_ratio", PAPER_WHOLE, WHOLE, "beta_O", "paper, beta_O"),
-    Ratio("conditional_binding_ratio", PAPER_BEYOND, BEYOND, "beta*", "paper, beta*"),
-    Ratio("count_ratio", COUNTS.bound, COUNTS),
-    Ratio("pairing_ratio", PAIRING.bound, PAIRING),
+# Of the plain probe of a target; a fit (`probes.base.FitResult`) has an attribute of each name.
+SHARES: Final = (
+    Quantity(
+        name="accuracy_object",
+        value="accuracy_object",
+        unit="share of bits",
+        meaning="Share of object bits that the paper's probe predicts, revealed bits given.",
+        source="`probes`, target `object`",
+    ),
+    Quantity(
+        name="exact_match_object",
+        value="exact_match_object",
+        unit="share of scenes",
+        meaning="Share of scenes whose object bits are all predicted.",
+        source="`probes`, target `object`",
+    ),
+    Quantity(
+        name="accuracy_feature",
+        value="accuracy_feature",
+        unit="share of bits",
+        meaning="Share of feature bits that the paper's probe predicts, revealed bits given.",
+        source="`probes`, target `feature`",
+    ),
 )
 
 
-class Share(NamedTuple):
-    """A share that the plain probe of a `target` reaches; all follows from this.
-
-    `measure` takes a fit, a `probes.base.FitResult`; NaN where the target was not fitted.
-    """
-
-    name: str
-    unit: str
-    meaning: str
-    target: str
-    measure: Callable[[Any], float]
-
-
-SHARES: Final = (
-    Share(
-        "accuracy_object", "share of bits",
-        "Share of object bits that the paper's probe predicts, revealed bits given.",
-        "object", lambda fit: fit.accuracy_object,
-    ),
-    Share(
-        "exact_match_object", "share of scenes",
-        "Share of scenes whose object bits are all predicted.",
-        "object", lambda fit: fit.exact_match_object,
-    ),
-    Share(
-        "accuracy_feature", "share of bits",
-        "Share of feature bits that the paper's probe predicts, revealed bits given.",
-        "feature", lambda fit: fit.accuracy_feature,
-    ),
-)  # fmt: skip
-
-
-class Loss(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Loss:
     """The loss of what is fitted and selected on its own, and its columns in bits per scene.
 
     `prior` is what knowing the distribution of the scenes costs without a representation, `truth`
     the information that there is to find.
     """
 
+    words: str
     test: str
     validation: str
     prior: str
@@ -136,24 +186,73 @@ class Loss(NamedTuple):
 
 # By name of a target's part, see `probes.base.Target`.
 LOSSES: Final = {
-    "object": Loss("loss_object_bits", "val_loss_object_bits", WHOLE.entropy, WHOLE.truth),
-    "feature": Loss("loss_feature_bits", "val_loss_feature_bits", FEATURES.entropy, FEATURES.truth),
-    **{
-        name: Loss(q.loss, f"val_loss_{name}_bits", q.prior_loss, q.truth)
-        for name, q in {
-            "object_anchored": WHOLE,
-            "chained_feature": FEATURES,
-            "chained_counts": COUNTS,
-            "chained_object": PAIRING,
-        }.items()
-    },
+    "object": Loss(
+        words="the paper's probe of O",
+        test="loss_object_bits",
+        validation="val_loss_object_bits",
+        prior=WHOLE.entropy,
+        truth=WHOLE.truth,
+    ),
+    "feature": Loss(
+        words="the paper's probe of F",
+        test="loss_feature_bits",
+        validation="val_loss_feature_bits",
+        prior=FEATURES.entropy,
+        truth=FEATURES.truth,
+    ),
+    "object_anchored": Loss(
+        words="the anchored probe of O",
+        test=WHOLE.loss,
+        validation="val_loss_object_anchored_bits",
+        prior=WHOLE.prior_loss,
+        truth=WHOLE.truth,
+    ),
+    "chained_feature": Loss(
+        words="F in the chained probe",
+        test=FEATURES.loss,
+        validation="val_loss_chained_feature_bits",
+        prior=FEATURES.prior_loss,
+        truth=FEATURES.truth,
+    ),
+    "chained_counts": Loss(
+        words="M given F in the chained probe",
+        test=COUNTS.loss,
+        validation="val_loss_chained_counts_bits",
+        prior=COUNTS.prior_loss,
+        truth=COUNTS.truth,
+    ),
+    "chained_object": Loss(
+        words="O given M (or given F, without counts) in the chained probe",
+        test=PAIRING.loss,
+        validation="val_loss_chained_object_bits",
+        prior=PAIRING.prior_loss,
+        truth=PAIRING.truth,
+    ),
 }
 CHAIN: Final = ("chained_feature", "chained_counts", "chained_object")
 
-
-def with_ends(estimate: str) -> tuple[str, str, str]:
-    """Return the columns of an estimate and of the ends of its interval."""
-    return estimate, f"{estimate}_low", f"{estimate}_high"
+# Of a learning curve, in rows that name the quantity; `entropy_bits` is its entropy.
+CURVE_BOUND: Final = Quantity(
+    name="curve_bound",
+    value="lower_bound_bits",
+    low="lower_bound_bits_low",
+    high="lower_bound_bits_high",
+    is_bound=True,
+    entropy="entropy_bits",
+    meaning="A true lower bound on the quantity.",
+    source="`learning_curve`",
+)
+ASYMPTOTE: Final = Quantity(
+    name="asymptote",
+    value="asymptote_bits",
+    low="asymptote_bits_low",
+    high="asymptote_bits_high",
+    entropy="entropy_bits",
+    meaning="What the bound tends to with more train scenes: a of a - b n^-c, by least squares "
+    "over the shares. An extrapolation, no bound; empty, with the reason, where no end is in "
+    "sight.",
+    source="`statistics.extrapolation`",
+)
 
 
 def total(values: Iterable[Any]) -> Any:

@@ -22,31 +22,22 @@ from bindscope.figures.style import (
 )
 from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_information.array_baselines import PREFIX
-from bindscope.studies.binding_information.array_labels import ARRAYS
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
 from bindscope.studies.binding_information.flags import (
     FLAGS,
+    UNUSABLE,
     flag_list,
+    has_flag,
     is_bound,
-    unusable,
 )
-from bindscope.studies.binding_information.names import COLORS, WORDS
-from bindscope.studies.binding_information.quantities import (
-    CHAIN,
-    LOSSES,
-    WHOLE,
-    Quantity,
-    with_ends,
-)
-from bindscope.studies.binding_information.quotes import (
-    SMALLEST_BITS,
-    Record,
-    parts_of,
-    quotes,
-)
+from bindscope.studies.binding_information.names import ARRAYS, COLORS, WORDS
+from bindscope.studies.binding_information.quantities import CHAIN, LOSSES, WHOLE
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
+from bindscope.studies.binding_information.views import SMALLEST_BITS, parts_of, quote
 from bindscope.tables.numbers import at_least, between, number
+from bindscope.tables.quantities import Quantity
+from bindscope.tables.quoted import Record
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
@@ -74,18 +65,24 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     """Return the best probes of the input with the smallest validation loss of O that converged."""
-    rows = table[(table["probe"] == BEST) & ~_is_baseline(table)]
-    ranks = [(bool(unusable(row["flags"])), _val_loss(row)) for row in rows.to_dict("records")]
-    return rows.iloc[ranks.index(min(ranks))]
+    rows = rows_of_run(table).assign(val_loss_bits=_val_losses(table))
+    for forbidden in (UNUSABLE, ()):
+        quoted = quote(rows, needed=WHOLE, forbidden=forbidden)
+        if len(quoted):
+            best = quoted.best(WHOLE, by="val_loss_bits").row
+            of_input = (rows["model"] == best["model"]) & (rows["tokens"] == best["tokens"])
+            table = table[of_input & (rows["probe"] == BEST)]
+            break
+    chosen: pd.Series[Any] = table[table["probe"] == BEST].iloc[0]
+    return chosen
 
 
-def _val_loss(row: Record) -> float:
-    """Return the smallest validation loss of O in a row, bits per scene."""
-    losses = {name: row[loss.validation] for name, loss in LOSSES.items()}
-    chain = [losses[part] for part in CHAIN]
-    chained = sum(loss for loss in chain if pd.notna(loss)) if pd.notna(chain[0]) else float("inf")
-    others = (losses["object"], losses["object_anchored"])
-    return min([chained, *(float(loss) for loss in others if pd.notna(loss))])
+def _val_losses(table: pd.DataFrame) -> pd.Series[float]:
+    """Return the smallest validation loss of O in each row, bits per scene."""
+    of_parts = table[[LOSSES[part].validation for part in CHAIN]]
+    others = table[[LOSSES[target].validation for target in ("object", "object_anchored")]]
+    chained = of_parts.sum(axis=1).where(of_parts.iloc[:, 0].notna())
+    return others.assign(chained=chained).min(axis=1).fillna(np.inf)
 
 
 def _is_baseline(table: pd.DataFrame) -> pd.Series[bool]:
@@ -109,15 +106,10 @@ def rows_of_run(table: pd.DataFrame) -> pd.DataFrame:
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
     rows = rows_of_run(table)
-    duplicates = table["flags"].map(flag_list).map(lambda flags: "near_duplicates" in flags).any()
-    return [
-        replace(
-            effect,
-            where=effect.where.removeprefix(f"{ARRAYS}, "),
-            reason=DUPLICATES_REASON if duplicates else effect.reason,
-        )
-        for effect in effects(rows, quotes(rows))
-    ]
+    measured = effects(rows, quote(rows))
+    if not has_flag(table, "near_duplicates").any():
+        return measured
+    return [replace(effect, reason=DUPLICATES_REASON) for effect in measured]
 
 
 def summarize(result: Result) -> Summary:
@@ -149,7 +141,7 @@ def summarize(result: Result) -> Summary:
         f"{number(quoted[parts[-1].entropy])} bits (which value belongs to which object).",
         claims_line(result.claims),
     ]
-    if table["flags"].map(flag_list).map(lambda flags: "assumed_prior" in flags).any():
+    if has_flag(table, "assumed_prior").any():
         closing.append(
             "The scene distribution is unknown: no number is a bound (flag assumed_prior)."
         )
@@ -163,7 +155,7 @@ def summarize(result: Result) -> Summary:
 
 def _flags_of(row: Record, parts: Sequence[Quantity]) -> list[str]:
     """Return a row's flags, less `above_prior` where no number that is shown is negative."""
-    bits = [row[part.bound] for part in (WHOLE, *parts)]
+    bits = [row[part.value] for part in (WHOLE, *parts)]
     negative = any(value < 0 for value in bits if pd.notna(value))
     return [flag for flag in flag_list(row["flags"]) if flag != "above_prior" or negative]
 
@@ -174,7 +166,7 @@ def _name(row: Record) -> str:
 
 
 def _bits(row: Record, part: Quantity, sign: str) -> str:
-    bound, *ends = (row[name] for name in with_ends(part.bound))
+    bound, *ends = (row[name] for name in part.interval)
     if pd.isna(bound):
         return "-"
     interval = "" if any(map(pd.isna, ends)) else f" ({between(*ends)})"
@@ -191,7 +183,7 @@ def draw(table: pd.DataFrame) -> Figure:
     for y, row in enumerate(records):
         start = 0.0
         for part in parts:
-            bound = row[part.bound]
+            bound = row[part.value]
             width: float = 0.0 if pd.isna(bound) else max(float(bound), 0.0)
             axes.barh(y, width, left=start, color=COLORS[part], height=0.7)
             start += width

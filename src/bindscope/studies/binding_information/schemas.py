@@ -16,11 +16,13 @@ from bindscope.studies.binding_information.columns import (
     BINDING_COLUMNS,
     CURVE_COLUMNS,
 )
-from bindscope.studies.binding_information.flags import FLAGS, STANDARD_ERRORS, flag_list
+from bindscope.studies.binding_information.flags import FLAGS, STANDARD_ERRORS, has_flag
 from bindscope.studies.binding_information.quantities import (
+    ASYMPTOTE,
     BEYOND,
     BOUNDS,
     COUNTS,
+    CURVE_BOUND,
     ESTIMATES,
     FEATURES,
     PAIRING,
@@ -29,9 +31,8 @@ from bindscope.studies.binding_information.quantities import (
     QUANTITIES,
     RATIOS,
     WHOLE,
-    Quantity,
-    with_ends,
 )
+from bindscope.tables.quantities import Quantity
 from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, layer_number, near
 from bindscope.tables.schema import Column, Rule, TableSchema, joined
 
@@ -48,7 +49,7 @@ def _between(frame: pd.DataFrame, quantity: Quantity) -> pd.Series[bool]:
 
     What is below 0 or above H counts as these.
     """
-    entropy, bound = frame[quantity.entropy], frame[quantity.bound]
+    entropy, bound = frame[quantity.entropy], frame[quantity.value]
     plain, excess = entropy - frame[quantity.loss], frame[quantity.prior_loss] - entropy
     low, high = (
         (plain + share).clip(lower=0.0).clip(upper=entropy)
@@ -60,7 +61,7 @@ def _between(frame: pd.DataFrame, quantity: Quantity) -> pd.Series[bool]:
 
 def _is_bound(quantity: Quantity) -> Rule:
     return (
-        f"{quantity.bound} is between {quantity.entropy} and {quantity.prior_loss}, "
+        f"{quantity.value} is between {quantity.entropy} and {quantity.prior_loss}, "
         f"minus {quantity.loss}, and between 0 and the entropy",
         lambda frame: _between(frame, quantity),
     )
@@ -68,14 +69,14 @@ def _is_bound(quantity: Quantity) -> Rule:
 
 def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
     """Where counts are not told apart, O given F is one part; else it is the sum of two."""
-    return _between(frame, BEYOND) | frame[COUNTS.bound].notna()
+    return _between(frame, BEYOND) | frame[COUNTS.value].notna()
 
 
 def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
     """The bound on I(O;Z) is one of three; a null never breaks the rule."""
-    bound, chained = frame[WHOLE.bound], frame[FEATURES.bound] + frame[BEYOND.bound]
+    bound, chained = frame[WHOLE.value], frame[FEATURES.value] + frame[BEYOND.value]
     good = bound.isna() | (frame[WHOLE.loss].notna() & _between(frame, WHOLE))
-    plain = frame[PAPER_WHOLE].clip(lower=0.0).clip(upper=frame[WHOLE.entropy])
+    plain = frame[PAPER_WHOLE.value].clip(lower=0.0).clip(upper=frame[WHOLE.entropy])
     for bits in (plain, chained):
         good |= near(bound, bits) & bits.notna()
     return good
@@ -94,8 +95,8 @@ def _prior_losses(frame: pd.DataFrame) -> pd.Series[bool]:
 
 def _intervals(frame: pd.DataFrame) -> pd.Series[bool]:
     good = pd.Series(True, index=frame.index)
-    for name in ESTIMATES:
-        low, high = frame[f"{name}_low"], frame[f"{name}_high"]
+    for quantity in ESTIMATES:
+        low, high = frame[quantity.low], frame[quantity.high]
         good &= (low.isna() == high.isna()) & ((low <= high + TOLERANCE) | low.isna())
     return good
 
@@ -104,7 +105,7 @@ def _ends_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
     """Neither end of the interval of a bound says more than there is, or less than nothing."""
     good = pd.Series(True, index=frame.index)
     for quantity in QUANTITIES:
-        low, high = (frame[name] for name in with_ends(quantity.bound)[1:])
+        low, high = frame[quantity.low], frame[quantity.high]
         outside = (low < -TOLERANCE) | (high > frame[quantity.entropy] + TOLERANCE)
         good &= ~outside
     return good
@@ -123,11 +124,12 @@ def _reasons(frame: pd.DataFrame) -> pd.Series[bool]:
 
 def _measured(frame: pd.DataFrame) -> pd.Series[bool]:
     """Ask an `ok` row for at least one estimate."""
-    return (frame["status"] != "ok") | frame[list(ESTIMATES)].notna().any(axis=1)
+    estimates = frame[[quantity.value for quantity in ESTIMATES]]
+    return (frame["status"] != "ok") | estimates.notna().any(axis=1)
 
 
 def _truths(frame: pd.DataFrame) -> pd.Series[bool]:
-    has = frame[list(dict.fromkeys(BOUNDS.values()))].notna().any(axis=1)
+    has = frame[[quantity.truth for quantity in QUANTITIES]].notna().any(axis=1)
     return ~has | (frame["model_kind"] == "known-answer")
 
 
@@ -138,16 +140,17 @@ def above_truth(frame: pd.DataFrame) -> pd.Series[bool]:
     so that a bound at its largest value has one too; without an interval it is 0.
     """
     above = pd.Series(False, index=frame.index)
-    for name, truth in BOUNDS.items():
-        error = ((frame[name] - frame[f"{name}_low"]) / 1.96).fillna(0.0)
-        limit = frame[truth] + STANDARD_ERRORS * error + TOLERANCE
-        above |= (frame[name] > limit).fillna(False)
+    for quantity in BOUNDS:
+        bound = frame[quantity.value]
+        error = ((bound - frame[quantity.low]) / 1.96).fillna(0.0)
+        limit = frame[quantity.truth] + STANDARD_ERRORS * error + TOLERANCE
+        above |= (bound > limit).fillna(False)
     return above
 
 
 def _flagged(frame: pd.DataFrame) -> pd.Series[bool]:
     """`above_truth` stands where, and only where, it is so: no excess is hidden."""
-    has = frame["flags"].map(lambda flags: "above_truth" in flag_list(flags)).astype(bool)
+    has = has_flag(frame, "above_truth")
     return has == above_truth(frame)
 
 
@@ -183,10 +186,10 @@ BINDING_RULES: tuple[Rule, ...] = (
     is_sum(BEYOND.entropy, COUNTS.entropy, PAIRING.entropy),
     *map(_is_bound, PARTS),
     ("the bound on I(O;Z|F) is that of one part, or the sum of two", _conditional_bound),
-    is_sum(BEYOND.bound, COUNTS.bound, PAIRING.bound),
+    is_sum(BEYOND.value, COUNTS.value, PAIRING.value),
     ("binding_lower_bound_bits is the plain, the anchored or the chained bound", _whole),
     ("what the prior loses on the test scenes is near its entropy", _prior_losses),
-    *(is_ratio(name, estimate, of.entropy) for name, estimate, of, *_ in RATIOS),
+    *(is_ratio(q.ratio, q.value, q.entropy) for q in RATIOS),
     ("intervals have two ends, low before high", _intervals),
     ("ends of bounds are between 0 and the entropy", _ends_within_entropy),
     ("only known-answer models have a truth", _truths),
@@ -205,13 +208,13 @@ def _share_interval(frame: pd.DataFrame) -> pd.Series[bool]:
 ATTENTION_RULES: tuple[Rule, ...] = (("a share lies within its interval", _share_interval),)
 
 
-def _within_interval(name: str) -> Rule:
+def _within_interval(quantity: Quantity) -> Rule:
     def holds(frame: pd.DataFrame) -> pd.Series[bool]:
-        value, low, high = (frame[f"{name}{end}"] for end in ("", "_low", "_high"))
+        value, low, high = (frame[name] for name in quantity.interval)
         inside = (low <= value + TOLERANCE) & (value <= high + TOLERANCE)
         return inside | (value.isna() & low.isna() & high.isna())
 
-    return f"{name} lies within its interval, or all three are empty", holds
+    return f"{quantity.value} lies within its interval, or all three are empty", holds
 
 
 def _end_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -221,8 +224,8 @@ def _end_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
 
 CURVE_RULES: tuple[Rule, ...] = (
     ("a missing number needs a reason", partial(_explained, columns=CURVE_COLUMNS)),
-    _within_interval("lower_bound_bits"),
-    _within_interval("asymptote_bits"),
+    _within_interval(CURVE_BOUND),
+    _within_interval(ASYMPTOTE),
     ("an asymptote is at most what there is to find", _end_within_entropy),
     _KNOWN_FLAGS,
 )

@@ -13,10 +13,10 @@ from bindscope.studies.binding_information.flags import (
     FLAGS,
     STANDARD_ERRORS,
     STATUSES,
-    flag_list,
+    has_flag,
     unusable,
 )
-from bindscope.studies.binding_information.quantities import BOUNDS
+from bindscope.studies.binding_information.quantities import BEYOND, BOUNDS, PAPER_BEYOND, WHOLE
 from bindscope.studies.binding_information.views import measured
 from bindscope.tables.numbers import at_least, number
 
@@ -26,13 +26,13 @@ NOTICEABLE_BITS = 0.1
 
 def calibration(table: pd.DataFrame) -> list[str]:
     """Say how the estimates compare with the truth of known-answer encoders."""
-    rows = measured(table, known_answer=True)
-    rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
+    rows = measured(table, "known-answer")
+    rows = rows[rows[WHOLE.truth].notna() | rows[BEYOND.truth].notna()]
     if not len(rows):
         return []
-    above = rows["flags"].map(lambda flags: "above_truth" in flag_list(flags)).astype(bool)
-    worst = max(float((rows[name] - rows[truth]).max()) for name, truth in BOUNDS.items())
-    excess = (rows["conditional_binding_bits"] - rows["truth_conditional_bits"]).dropna()
+    above = has_flag(rows, "above_truth")
+    worst = max(float((rows[q.value] - rows[q.truth]).max()) for q in BOUNDS)
+    excess = (rows[PAPER_BEYOND.value] - rows[BEYOND.truth]).dropna()
     high = int((excess > NOTICEABLE_BITS).sum())
     encoders = rows["model"].nunique()
     text = (
@@ -71,9 +71,8 @@ def warnings(table: pd.DataFrame) -> list[Warned]:
             lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
             sentences.append(Warned(f"{status}: {meaning}", tuple(lines)))
     table = table[~_is_expected(table)]
-    flags = table["flags"].map(flag_list)
     for flag, words in FLAGS.items():
-        rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
+        rows = table[has_flag(table, flag)]
         if len(rows):
             lines = [row_name(row) for row in rows.to_dict("records")]
             sentences.append(Warned(f"{flag}: {words}", tuple(lines)))
@@ -87,7 +86,7 @@ def _is_expected(table: pd.DataFrame) -> pd.Series[bool]:
     """
     expected = (table["control"] != "none") | (table["model_kind"] == "known-answer")
     expected |= (table["model_kind"] == "baseline") & (table["flags"] == "prior")
-    return expected & ~table["flags"].str.contains("above_truth")
+    return expected & ~has_flag(table, "above_truth")
 
 
 def expected_flags(table: pd.DataFrame) -> list[str]:
@@ -112,7 +111,7 @@ def controls(table: pd.DataFrame) -> list[str]:
     if len(quoted) < len(rows):
         text += f" {len(rows) - len(quoted)} of them are flagged, as expected."
     if len(quoted):
-        largest = float(quoted["binding_lower_bound_bits"].max())
+        largest = float(quoted[WHOLE.value].max())
         text += f" The largest lower bound on B_O is {at_least(largest)} bits."
     return [text]
 

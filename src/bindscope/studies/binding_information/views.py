@@ -1,44 +1,72 @@
-"""Parts of the binding table that figures and the report read: last layers, means over seeds."""
+"""Rows of the binding table that figures, claims and the report read, and their names and orders.
+
+What is quoted are rows `probe = best` (`quote`). The best of several probes is more than one of
+them gives: where one training seed was fitted with more probes than the others of its group, its
+best row is chosen again from those that all have; and where no probe was fitted to all, the models
+are no group.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, Literal
 
-import numpy as np
 import pandas as pd
 
 from bindscope.models.baselines import BASELINES
-from bindscope.statistics.means import half_width
-from bindscope.studies.binding_information.best import BEST
+from bindscope.studies.binding_information.best import BEST, best_rows
 from bindscope.studies.binding_information.columns import TOKENS
-from bindscope.studies.binding_information.flags import flag_list
-from bindscope.studies.binding_information.names import CONTROL, PAPERS
-from bindscope.studies.binding_information.quantities import QUANTITIES
+from bindscope.studies.binding_information.flags import UNUSABLE, has_flag
+from bindscope.studies.binding_information.names import PAPERS, show_model
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    COUNTS,
+    ESTIMATES,
+    FEATURES,
+    PAIRING,
+    PARTS,
+)
 from bindscope.studies.binding_information.registry import known_families
-from bindscope.studies.binding_information.schemas import family_of
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
+from bindscope.tables import quoted
 from bindscope.tables.groups import Groups, complete_groups, group_names
+from bindscope.tables.quantities import Quantity
+from bindscope.tables.quoted import Quoted, Record, name_order, over_models
+from bindscope.tables.rules import layer_number
+from bindscope.tables.schema import frame_of
 
-GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
-LABELS = (
-    "family", "fitted", "model_kind", "n_layers", "assumed_prior", "is_control", "group", "shown",
-)  # fmt: skip
+PLACE: Final = ["dataset", "model", "layer", "tokens"]
+FIT: Final = [*PLACE, "probe", "control"]  # less its seeds
+LABELS: Final = (
+    "family",
+    "fitted",
+    "model_kind",
+    "n_layers",
+    "assumed_prior",
+    "is_control",
+)
+SMALLEST_BITS: Final = 1e-6  # of an entropy that there is something to find of
+
+
+# --- Which rows ---------------------------------------------------------------------------------
 
 
 def measured(
-    table: pd.DataFrame, *, known_answer: bool = False, baseline: bool = False, best: bool = False
+    table: pd.DataFrame,
+    kind: Literal["model", "known-answer", "baseline"] = "model",
+    *,
+    best: bool = False,
 ) -> pd.DataFrame:
-    """Return the rows of models that hold numbers and are no control.
+    """Return the rows that hold numbers and are no control, of one kind of models.
 
-    Of known-answer encoders or of baselines where that is asked for, else of all other models.
     `best`: the rows `probe = best`, or those of the fits that they are made of. Added are the
     probe's `family` and whether the row rests on an `assumed_prior`; of a table without them also
     the `group` of its model (`tables.groups`), and whether that is a positive control.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
-    for kind, requested in (("known-answer", known_answer), ("baseline", baseline)):
-        keep &= (table["model_kind"] == kind) == requested
-    rows = table[keep].copy()
+    kinds = table["model_kind"].where(table["model_kind"].isin(["known-answer", "baseline"]))
+    rows = table[keep & (kinds.fillna("model") == kind)].copy()
     rows["family"] = [
         protocol_family(family_of(options), protocol)
         for options, protocol in zip(rows["options"], rows["protocol"], strict=True)
@@ -51,46 +79,9 @@ def measured(
     return rows.reset_index(drop=True)
 
 
-def named_groups(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give rows of `measured` the names that are shown: of their `group`, and alone (`shown`).
-
-    Models of a group that is not complete at a place are shown by themselves.
-    """
-    rows = complete_groups(rows, ["dataset", "tokens", "probe", "control"])
-    mark = np.where(rows["is_control"].astype(bool), CONTROL, "")
-    return rows.assign(group=rows["group"] + mark, shown=rows["model"] + mark)
-
-
-def shown_names(models: Iterable[str], groups: Groups, controls: Collection[str]) -> list[str]:
-    """Return the names that `named_groups` gives, as configured, positive controls last."""
-    names = list(models)
-    last = group_names((name for name in names if name in controls), groups)
-    first = group_names((name for name in names if name not in controls), groups)
-    return [*first, *(f"{name}{CONTROL}" for name in last)]
-
-
-def strongest_baselines(table: pd.DataFrame, dataset: str, column: str) -> dict[str, float]:
-    """Return a number of baselines by their words: the largest without places, and with them."""
-    rows = measured(table, baseline=True, best=True)
-    rows = rows[(rows["dataset"] == dataset) & rows[column].notna()]
-    strongest = {}
-    for discards_place in (True, False):
-        names = [name for name, b in BASELINES.items() if b.discards_place == discards_place]
-        means = rows[rows["model"].isin(names)].groupby("model")[column].mean()
-        if len(means):
-            strongest[BASELINES[str(means.idxmax())].words] = float(means.max())
-    return strongest
-
-
-def protocol_family(family: str | None, protocol: str) -> str:
-    """Return a family's name; fits by the paper's protocol are shown as a family of their own."""
-    return f"{family}{PAPERS}" if protocol == "paper" else str(family)
-
-
 def assumed_prior(table: pd.DataFrame) -> set[str]:
     """Return the datasets whose entropies are estimates, so that no difference is a bound."""
-    flagged = table["flags"].map(lambda flags: "assumed_prior" in flag_list(flags)).astype(bool)
-    return set(table.loc[flagged, "dataset"])
+    return set(table.loc[has_flag(table, "assumed_prior"), "dataset"])
 
 
 def last_layers(rows: pd.DataFrame) -> pd.DataFrame:
@@ -100,60 +91,139 @@ def last_layers(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[depth == deepest].reset_index(drop=True)
 
 
+def best_of_shared(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows `probe = best` of `measured`, comparable within groups.
+
+    `fitted` has the families that each was chosen from, joined by `;`.
+    """
+    best, fits = measured(table, best=True), measured(table)
+    fits = fits[fits["protocol"] != "paper"]
+    place = ["dataset", "layer", "tokens", "group"]
+    by_model = dict(list(fits.groupby([*place, "model"])))
+    probes: dict[Any, list[set[str]]] = {}
+    for (*where, _), rows in by_model.items():
+        probes.setdefault(tuple(where), []).append(set(rows["probe"]))
+    parts = [best.iloc[:0].assign(fitted="")]
+    for key, rows in best.groupby([*place, "model"], sort=False):
+        if key not in by_model:
+            parts.append(rows.assign(fitted=rows["family"]))
+            continue
+        chosen, sets = by_model[key], probes[key[:-1]]
+        shared = set.intersection(*sets)
+        if not shared and len(sets) > 1:
+            rows = rows.assign(group=rows["model"], group_size=1)
+        elif shared < set(chosen["probe"]):
+            chosen = chosen[chosen["probe"].isin(shared)]
+            rows = _choose_again(chosen, rows)
+        parts.append(rows.assign(fitted=";".join(family_order(chosen["family"]))))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _choose_again(fits: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a model's rows `probe = best` of some of its fits, in place of those of all."""
+    numbers = fits[BINDING_SCHEMA.names].astype(object)
+    records: list[Any] = numbers.where(numbers.notna(), None).to_dict("records")
+    reasons = dict.fromkeys(fits["dataset"])
+    chosen = frame_of(best_rows(records, [{}] * len(records), reasons), BINDING_SCHEMA)
+    of_model = rows[["group", "group_size", "is_control"]].iloc[0]
+    return measured(chosen.assign(**of_model), best=True)
+
+
+# --- Means, and what may be quoted --------------------------------------------------------------
+
+
+def named_groups(rows: pd.DataFrame) -> pd.DataFrame:
+    """Let models of a group that is not complete at a place stand for themselves."""
+    return complete_groups(rows, ["dataset", "tokens", "probe", "control"])
+
+
+def each_model(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average rows of `named_groups` over probe seeds."""
+    return quoted.each_model(rows, FIT, LABELS)
+
+
+def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average rows of `measured` over probe seeds, then over the models of a group.
+
+    A row per fit, where `model` may be a group; see `tables.quoted.over_models`.
+    """
+    return over_models(each_model(named_groups(rows)), FIT, ESTIMATES, LABELS)
+
+
+def quote(
+    table: pd.DataFrame,
+    models: Sequence[str] = (),
+    *,
+    last: bool = True,
+    needed: Quantity = BEYOND,
+    forbidden: Collection[str] = UNUSABLE,
+) -> Quoted:
+    """Choose what may be quoted of models, in the order of `models`: of the best probe.
+
+    The last layer of each model, or without `last` all layers. `needed` and `forbidden` are what
+    a row must have, and the flags that it must not have.
+    """
+    rows = best_of_shared(table)
+    rows = named_groups(last_layers(rows) if last and len(rows) else rows)
+    chosen = Quoted.choose(
+        rows, ESTIMATES, PLACE, needed=needed, labels=LABELS, forbidden=forbidden
+    )
+    return chosen.ordered(
+        dataset=sorted(chosen.names("dataset")),
+        tokens=token_order(chosen.names("tokens")),
+        model=name_order(chosen.names("model"), models),
+        layer=list(pd.Series(chosen.names("layer"), dtype=str).sort_values(key=layer_number)),
+    )
+
+
+def parts_of(row: Record) -> tuple[Quantity, ...]:
+    """Return the parts that a dataset's rows have; counts and pairing are one where not counted."""
+    counted = pd.notna(row.get(COUNTS.entropy)) and pd.notna(row.get(PAIRING.value))
+    return PARTS if counted else (FEATURES, BEYOND)
+
+
+def headline_part(row: Record) -> Quantity:
+    """Return the part that a dataset's headline is about: the last of its parts."""
+    return parts_of(row)[-1]
+
+
+def strongest_baselines(table: pd.DataFrame, dataset: str, quantity: Quantity) -> dict[str, float]:
+    """Return a number of baselines by name: the largest without places, and with them."""
+    rows = measured(table, "baseline", best=True)
+    rows = rows[(rows["dataset"] == dataset) & rows[quantity.value].notna()]
+    strongest = {}
+    for discards_place in (True, False):
+        names = [name for name, b in BASELINES.items() if b.discards_place == discards_place]
+        means = rows[rows["model"].isin(names)].groupby("model")[quantity.value].mean()
+        if len(means):
+            strongest[str(means.idxmax())] = float(means.max())
+    return strongest
+
+
+# --- Names and orders ---------------------------------------------------------------------------
+
+
+def order_models(models: Sequence[str], groups: Groups, controls: Collection[str]) -> list[str]:
+    """Return names of models and of their groups, as configured, positive controls last."""
+    last = group_names((name for name in models if name in controls), groups)
+    return [*group_names((name for name in models if name not in controls), groups), *last]
+
+
+def model_labels(rows: pd.DataFrame, models: Sequence[str]) -> dict[str, str]:
+    """Return how the models or groups of some rows are shown, by name, in the order of `models`."""
+    is_control = dict(zip(rows["model"], rows["is_control"], strict=True))
+    return {n: show_model(n, bool(is_control[n])) for n in name_order(rows["model"], models)}
+
+
+def protocol_family(family: str | None, protocol: str) -> str:
+    """Return a family's name; fits by the paper's protocol are shown as a family of their own."""
+    return f"{family}{PAPERS}" if protocol == "paper" else str(family)
+
+
 def layer_places(rows: pd.DataFrame) -> pd.Series[float]:
     """Return where each row's layer stands on an axis; `final` is a step after the last block."""
     final = rows["layer"] == "final"
     return pd.to_numeric(rows["layer"].where(~final, rows["n_layers"] + 1)).astype(float)
-
-
-def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average rows over probe seeds, then over the models of a group.
-
-    One row per (dataset, model, layer, tokens, probe, control), where `model` is the name that is
-    shown (`named_groups`), with the means of the numbers, `n_seeds` (of probes), `n_models`, and
-    `LABELS`. Ends of intervals are means too; of several models they are those of the t interval of
-    the mean over training seeds, within 0 and the entropy where they are of a bound.
-    """
-    return over_models(each_model(named_groups(rows)))
-
-
-def each_model(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average rows of `named_groups` over probe seeds; the columns of `over_seeds`."""
-    groups = rows.groupby(GROUP, sort=False, observed=True)
-    labels = [name for name in LABELS if name in rows]
-    means = groups[_numbers(rows)].mean()
-    means[labels] = groups[labels].first()
-    means["n_seeds"] = groups.size()
-    return means.reset_index()
-
-
-def over_models(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average what `each_model` returned over the models of each group.
-
-    No group's name stands for one model: where one is left it has its own.
-    """
-    groups = rows.assign(model=rows["group"]).groupby(GROUP, sort=False, observed=True)
-    labels = [name for name in LABELS if name in rows]
-    names = _numbers(rows)
-    numbers = groups[names]
-    means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
-    centers = [name for name in names if f"{name}_low" in names]
-    half = half_width(deviations[centers], counts[centers])
-    for end, sign in (("low", -1), ("high", 1)):
-        ends = [f"{name}_{end}" for name in centers]
-        several = means[centers].to_numpy() + sign * half
-        means[ends] = np.where(counts[centers] > 1, several, means[ends])
-    for quantity in (q for q in QUANTITIES if q.bound in centers and q.entropy in names):
-        ends = [f"{quantity.bound}_low", f"{quantity.bound}_high"]
-        means[ends] = means[ends].clip(lower=0).clip(upper=means[quantity.entropy], axis=0)
-    means[labels] = groups[labels].first()
-    means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()
-    means = means.reset_index()
-    return means.assign(model=means["group"].where(means["n_models"] > 1, means["shown"]))
-
-
-def _numbers(rows: pd.DataFrame) -> list[str]:
-    return [str(name) for name in rows.select_dtypes("float64").columns]
 
 
 def family_order(families: Iterable[str]) -> list[str]:
@@ -173,9 +243,3 @@ def dataset_tokens(rows: pd.DataFrame) -> list[tuple[str, str]]:
         for dataset in sorted(rows["dataset"].unique())
         for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
     ]
-
-
-def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:
-    """Order names as `preferred` (the configuration's order) lists them, others behind, sorted."""
-    known = set(names)
-    return [n for n in preferred if n in known] + sorted(known - set(preferred))

@@ -19,7 +19,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import BLUE, GREY, INK, ORANGE
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, new_figure, values_along_x
-from bindscope.studies.binding_information.names import CONTROL
+from bindscope.studies.binding_information.names import show_model
 from bindscope.tables.numbers import number
 
 Maps = Mapping[str, npt.NDArray[Any]]
@@ -36,14 +36,13 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     drawn = set()
     for product in inputs.get("maps"):
         model = product.names["model"]
-        if model in inputs.content["positive_controls"]:
-            model += CONTROL
         if model in drawn:
             log.info("only the first maps of %s are drawn, not %s", model, product.path)
             continue
         drawn.add(model)
         flags = json.loads(Path(product.files["share"]).read_bytes())["flags"]
-        label = f"{model}\n({flags.replace(';', ', ')})" if flags else model
+        label = show_model(model, model in inputs.content["positive_controls"])
+        label = f"{label}\n({flags.replace(';', ', ')})" if flags else label
         maps[label] = load_file(product.path)
     return {"maps": maps}
 

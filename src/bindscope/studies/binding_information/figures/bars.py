@@ -40,19 +40,25 @@ from bindscope.studies.binding_information.published import (
     table_note,
     trend_of,
 )
-from bindscope.studies.binding_information.quantities import BEYOND, WHOLE
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    PAPER_BEYOND,
+    PAPER_WHOLE,
+    WHOLE,
+)
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
     each_model,
     family_order,
     last_layers,
     measured,
-    name_order,
+    model_labels,
     named_groups,
-    over_models,
+    over_seeds,
     strongest_baselines,
     token_order,
 )
+from bindscope.tables.quoted import name_order
 
 _COLUMNS = 3
 _BAR = 0.8
@@ -67,17 +73,18 @@ def tokens(
     Where a model has several bars, those with one are left out. Numbers of the paper are stars
     where dataset, model, tokens and probe agree, else words.
     """
-    rows = last_layers(measured(table, known_answer=False))
-    rows = rows[rows["binding_bits"].notna() | rows["binding_lower_bound_bits"].notna()]
+    rows = last_layers(measured(table))
+    rows = rows[rows[PAPER_WHOLE.value].notna() | rows[WHOLE.value].notna()]
     some(rows, "No model other than the known-answer encoders was measured.")
     rows = _compared(rows)
     marks = beside(table, published) if published is not None else pd.DataFrame()
+    labels = model_labels(rows, models)
     panels = {
         (dataset, model): rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
         for dataset in sorted(rows["dataset"].unique())
         for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
     }
-    baselines = {name: strongest_baselines(table, name, WHOLE.bound) for name, _ in panels}
+    baselines = {name: strongest_baselines(table, name, WHOLE) for name, _ in panels}
     ticks = {key: _ticks(part) for key, part in panels.items()}
     counts = [len(tick) for tick in ticks.values()]
     columns = min(_COLUMNS, len(panels))
@@ -90,14 +97,14 @@ def tokens(
         _tokens(axes, part, list(probes))
         for mark in marks.to_dict("records"):
             if (mark["our_dataset"], mark["our_model"], mark["quantity"]) == (
-                dataset, model, "binding_bits",
+                dataset, model, PAPER_WHOLE.value,
             ):  # fmt: skip
                 slot = _slots(part, mark["our_probe"])[mark["tokens"]]
                 axes.plot(mark["value"], list(probes).index(mark["our_probe"]) + slot, **PAPER_MARK)
         several = rows["dataset"].nunique() > 1
-        axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
+        axes.set_title(f"{labels[model]}\n{dataset}" if several else labels[model], pad=14)
         entropy = marked("H(O)", has_assumed_prior(part))
-        reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
+        reference_line(axes, part[WHOLE.entropy].iloc[0], entropy, vertical=True)
         cross_baselines(axes, baselines[dataset])
         axes.set_yticks(range(len(probes)), list(probes.values()))
         axes.set_ylim(most[i // columns] - 0.4, -0.6)
@@ -107,14 +114,14 @@ def tokens(
     further += baseline_entries(chain(*baselines.values()))
     bar_legend(grid.figure, rows, map(label_tokens, token_order(rows["tokens"])), further, marks)
     if published is not None:
-        note_above(grid.figure, table_note(published, marks, "binding_bits"))
+        note_above(grid.figure, table_note(published, marks, PAPER_WHOLE.value))
     return grid.figure
 
 
 def _compared(rows: pd.DataFrame) -> pd.DataFrame:
     """Return groups of seeds, and all rows of models that stand alone; those to compare, if any."""
     models = each_model(named_groups(rows))
-    groups = over_models(models)
+    groups = over_seeds(rows)
     alone = models[models["model"].isin(groups["model"])]
     both = pd.concat([groups[~groups["model"].isin(alone["model"])], alone])
     bars = both.groupby(["dataset", "model"])["probe"].transform("size")
@@ -143,11 +150,11 @@ def _tokens(axes: Axes, part: pd.DataFrame, probes: Sequence[str]) -> None:
     zero_line(axes, vertical=True)
     for i, probe in enumerate(probes):
         slots = _slots(part, probe)
-        row: Any
-        for row in part[part["probe"] == probe].itertuples():
-            y, height = i + slots[row.tokens], 0.9 * _BAR / max(2, len(slots))
-            bound_bar(axes, row, y, height, label_tokens(row.tokens).color, "binding")
-            without_input = row.h_object_bits - row.null_loss_object_bits
+        for row in part[part["probe"] == probe].to_dict("records"):
+            y, height = i + slots[row["tokens"]], 0.9 * _BAR / max(2, len(slots))
+            color = label_tokens(row["tokens"]).color
+            bound_bar(axes, row, y, height, color, WHOLE, PAPER_WHOLE)
+            without_input = row[WHOLE.entropy] - row["null_loss_object_bits"]
             axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
 
 
@@ -179,7 +186,8 @@ def natural(
     decoded = rows["loss_object_bits"] - rows["loss_feature_bits"]
     rows = rows.assign(assignment_bits=assigned, with_assignments=assigned - decoded)
     marks, note = trend_of("natural images", trends, table, cells)
-    names = name_order(rows["model"], models)
+    labels = model_labels(rows, models)
+    names = list(labels)
     lines, families = dataset_tokens(rows), family_order(rows["family"])
     crossed_by: list[str] = []
     # No panel is lower than its title and axis.
@@ -189,7 +197,7 @@ def natural(
         panels = [grid.panels[(dataset, token), name] for name in _QUANTITIES]
         part = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         _natural(panels, part, names, families)
-        beyond, whole = (strongest_baselines(table, dataset, q.bound) for q in (BEYOND, WHOLE))
+        beyond, whole = (strongest_baselines(table, dataset, q) for q in (BEYOND, WHOLE))
         _cross(panels, beyond, whole, float(part[BEYOND.entropy].iloc[0]))
         crossed_by += [*beyond, *whole]
         head = marked(dataset, has_assumed_prior(part))
@@ -198,7 +206,7 @@ def natural(
             for mark in marks[marks["our_dataset"] == dataset].to_dict("records"):
                 place = names.index(mark["our_model"])
                 panels[0].plot(100.0 * mark["value"], place, **PAPER_MARK)
-    grid.left[0].set_yticks(range(len(names)), names)
+    grid.left[0].set_yticks(range(len(names)), list(labels.values()))
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
     for axes, label in zip(grid.bottom, _QUANTITIES, strict=True):
         axes.set_xlabel(label)
@@ -224,7 +232,7 @@ def _natural(
     panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str], families: Sequence[str]
 ) -> None:
     assumed = has_assumed_prior(part)
-    conditional, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
+    conditional, whole = part[[BEYOND.entropy, WHOLE.entropy]].iloc[0]
     share = 100.0 / conditional if conditional > 0 else float("nan")
     for axes in panels:
         values_along_x(axes)
@@ -235,14 +243,13 @@ def _natural(
     for i, model in enumerate(models):
         probes = part[part["model"] == model].sort_values(["place", "probe"], kind="stable")
         height = _BAR / max(2, len(probes))
-        row: Any
-        for k, row in enumerate(probes.itertuples()):
+        for k, row in enumerate(probes.to_dict("records")):
             y = i + (k - (len(probes) - 1) / 2) * height
-            look = (y, 0.9 * height, label_family(row.family).color)
-            bound_bar(panels[0], row, *look, "conditional_binding", share)
-            bound_bar(panels[1], row, *look, "conditional_binding")
-            bound_bar(panels[2], row, *look, "binding")
-            if row.assignment_bits > 0:
-                percent = 100.0 * row.with_assignments / row.assignment_bits
-                panels[0].plot(percent, y, **_ASSIGNED)
-                panels[1].plot(row.with_assignments, y, **_ASSIGNED)
+            look = (y, 0.9 * height, label_family(row["family"]).color)
+            bound_bar(panels[0], row, *look, BEYOND, PAPER_BEYOND, share)
+            bound_bar(panels[1], row, *look, BEYOND, PAPER_BEYOND)
+            bound_bar(panels[2], row, *look, WHOLE, PAPER_WHOLE)
+            bits, assigned = row["with_assignments"], row["assignment_bits"]
+            if assigned > 0:
+                panels[0].plot(100.0 * bits / assigned, y, **_ASSIGNED)
+                panels[1].plot(bits, y, **_ASSIGNED)

@@ -28,10 +28,11 @@ from bindscope.studies.binding_information.figures.shared import (
     marked,
     read_binding,
 )
-from bindscope.studies.binding_information.names import CONTROL, PAPERS
-from bindscope.studies.binding_information.views import assumed_prior, family_order, name_order
+from bindscope.studies.binding_information.names import PAPERS, show_model
+from bindscope.studies.binding_information.views import assumed_prior, family_order
 from bindscope.tables.groups import home_of
 from bindscope.tables.numbers import number
+from bindscope.tables.quoted import name_order
 
 Array = npt.NDArray[np.float64]
 Name = tuple[str, str, str, str]  # dataset, model, tokens, probe
@@ -116,8 +117,8 @@ def _read(inputs: Inputs) -> dict[str, Any]:
         if spaces[dataset] != largest:
             log.info("%s on %s is left out, its feature groups differ", model, dataset)
             continue
-        control = CONTROL * (model in inputs.content["positive_controls"])
-        label = f"{model}{control}" + (f" ({dataset})" if len(datasets) > 1 else "")
+        shown_model = show_model(model, model in inputs.content["positive_controls"])
+        label = f"{shown_model} ({dataset})" if len(datasets) > 1 else shown_model
         _, details = fits[dataset, model, tokens, probe]
         _, null = nulls.get((dataset, "", "", probe), ("", {}))
         sizes = [len(values) for _, values in largest]

@@ -38,25 +38,24 @@ from bindscope.studies.binding_information.figures.shared import (
     table_as,
 )
 from bindscope.studies.binding_information.names import (
-    CONTROL,
     FORMULA_ENTRY,
     label_family,
     label_tokens,
 )
 from bindscope.studies.binding_information.published import read_trends, trend_of
+from bindscope.studies.binding_information.quantities import BEYOND, COUNTS, PAPER_BEYOND
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
     family_order,
     last_layers,
     layer_places,
     measured,
-    name_order,
+    model_labels,
     over_seeds,
     token_order,
 )
+from bindscope.tables.quoted import name_order
 
-BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
-COUNTS = "h_counts_given_feature_bits"
 _DASHES: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "linewidth": 1}
 _ENTROPY: dict[str, Any] = {"color": GREY, "linestyle": ":"}
 _COUNTING: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.0, "zorder": 1}
@@ -64,8 +63,8 @@ _COUNTING: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.0, 
 
 def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return last layers of models that are no known-answer encoders, means over seeds."""
-    rows = over_seeds(last_layers(measured(table, known_answer=False)))
-    return rows[rows[BOUND].notna()].copy()
+    rows = over_seeds(last_layers(measured(table)))
+    return rows[rows[BEYOND.value].notna()].copy()
 
 
 def _with_several(rows: pd.DataFrame) -> pd.DataFrame:
@@ -78,23 +77,31 @@ def _with_several(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _in(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
     """Add what is drawn, in `bits` or as a `share` of H(O|F) in percent, NaN where that is 0."""
-    conditional = rows["h_object_given_feature_bits"].to_numpy(float)
+    conditional = rows[BEYOND.entropy].to_numpy(float)
     scale = (
         100.0 / np.where(conditional > 0, conditional, np.nan)
         if unit == "share"
         else np.ones(len(rows))
     )
-    ends = {f"value{end}": rows[f"{BOUND}{end}"] * scale for end in ("", "_low", "_high")}
-    counts = rows[COUNTS].to_numpy(float) * scale if COUNTS in rows else np.nan
-    return rows.assign(unit=unit, paper=rows[PAPER] * scale, counting=counts, **ends)
+    value, low, high = (rows[name] * scale for name in BEYOND.interval)
+    return rows.assign(
+        unit=unit,
+        value=value,
+        value_low=low,
+        value_high=high,
+        paper=rows[PAPER_BEYOND.value] * scale,
+        counting=rows[COUNTS.entropy] * scale,
+    )
 
 
 def _curves(
     grid: Grid, rows: pd.DataFrame, panel: Any, look: Mapping[str, Look], **style: Any
 ) -> None:
     """Draw bounds and the paper's formula, a curve per `line`, `dataset_line` and probe."""
-    rows = rows.assign(curve=rows["line"] + "\n" + rows["dataset_line"] + "\n" + rows["probe"])
-    each = {c: look[c.partition("\n")[0]] for c in rows["curve"].unique()}
+    names = list(zip(rows["line"], rows["dataset_line"], rows["probe"], strict=True))
+    curves = {name: str(i) for i, name in enumerate(dict.fromkeys(names))}
+    rows = rows.assign(curve=[curves[name] for name in names])
+    each = {curve: look[line] for (line, _, _), curve in curves.items()}
     facets(rows, each, grid, panel, by="curve", band=0.2, **style,
            area=lambda part, color: hatched(has_assumed_prior(part), color))  # fmt: skip
     facets(rows, colored(each, **_DASHES), grid, panel, by="curve", y="paper")
@@ -106,7 +113,7 @@ def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
     """Return the legend's entries of what solid and dashed lines mean."""
     solid = handle("lower bound, 95 % interval", color=INK)
     dashed = handle(FORMULA_ENTRY, color=INK, **_DASHES)
-    return [solid, dashed] if rows[PAPER].notna().any() else [solid]
+    return [solid, dashed] if rows[PAPER_BEYOND.value].notna().any() else [solid]
 
 
 def _pairs(rows: pd.DataFrame, columns: Sequence[str], **shared: Any) -> tuple[Grid, pd.DataFrame]:
@@ -131,12 +138,13 @@ _SHOW_WHOLE_FROM = 50.0  # per cent; below, the line at 100 would press the curv
 def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Value of beta* by layer, panels by dataset, tokens and probe family, a curve per model."""
     curve = ["dataset", "model", "tokens", "probe"]
-    rows = over_seeds(measured(table, known_answer=False))
+    rows = over_seeds(measured(table))
     few = "No model was measured at three layers or more."
-    rows = curves_of(rows[rows[BOUND].notna()], curve, "layer", few)
-    rows = rows.assign(x=layer_places(rows), line=rows["model"], dataset_line="")
+    rows = curves_of(rows[rows[BEYOND.value].notna()], curve, "layer", few)
+    labels = model_labels(rows, models)
+    rows = rows.assign(x=layer_places(rows), line=rows["model"].map(labels), dataset_line="")
     rows = _in(rows.sort_values([*curve, "x"], kind="stable"), "share")
-    look = looks(name_order(rows["model"], models))
+    look = looks(list(labels.values()))
     where = ["dataset", "tokens", "family"]
     panels = [
         (dataset, token, family)
@@ -193,24 +201,25 @@ def _against(
     _curves(grid, both, where, look)
     known = both.drop_duplicates([*where, "dataset_line", "x"])
     for label, y, style in (
-        (known[known["unit"] == "bits"], "h_object_given_feature_bits", _ENTROPY),
+        (known[known["unit"] == "bits"], BEYOND.entropy, _ENTROPY),
         (known, "counting", _COUNTING),
     ):
         facets(label, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line",
                y=y)  # fmt: skip
     places = marks[place].astype(float) if len(marks) else ()
+    of_cls = set(rows.loc[rows["tokens"] == "cls", "pair"])
     sizes = sorted({*rows["x"], *places})
     for (pair, unit), axes in grid.panels.items():
         if unit == "bits":
             axes.set_ylabel("B*, bits per scene")
-        elif pair.startswith("cls, ") and len(marks):
+        elif pair in of_cls and len(marks):
             axes.plot(places, 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
     for axes in grid.bottom:
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
         axes.minorticks_off()
     grid.label(x_label)
-    counted = COUNTS in rows and rows[COUNTS].notna().any()
+    counted = rows[COUNTS.entropy].notna().any()
     further = [
         *assumed_entry(rows),
         handle(marked("H(O|F)", has_assumed_prior(rows)), **_ENTROPY),
@@ -236,10 +245,12 @@ def complexity(
     rows = curve_rows(table)
     rows = rows[rows["dataset"].isin(list(cells))]
     places = rows["dataset"].map(cells).astype(float)
-    rows = _with_several(rows.assign(line=rows["model"], dataset_line="", x=places))
+    labels = model_labels(rows, models)
+    named = rows.assign(line=rows["model"].map(labels), dataset_line="", x=places)
+    rows = _with_several(named)
     some(rows, "No model was measured on feature spaces of two sizes or more.")
     marks, note = trend_of("complexity", trends, table, cells)
-    lines = name_order(rows["model"], models)
+    lines = name_order(rows["line"], list(labels.values()))
     return _against(rows, lines, "number of possible objects, K", marks, "cells", note)
 
 
@@ -277,14 +288,13 @@ def resolution(
             "No entry of families names models that are one family at several input sizes."
         )
     rows = curve_rows(table)
-    rows = rows.assign(name=rows["model"].str.removesuffix(CONTROL))
-    places = zip(rows["dataset"], rows["name"], strict=True)
+    places = zip(rows["dataset"], rows["model"], strict=True)
     rows = rows.assign(x=[float(input_px.get(place, "nan")) for place in places])
     several = rows["dataset"].nunique() > 1
     parts = [
         part.assign(line=f"{family} ({dataset})" if several else family, dataset_line=dataset)
         for family, models in families.items()
-        for dataset, part in rows[rows["name"].isin(list(models))].groupby("dataset")
+        for dataset, part in rows[rows["model"].isin(list(models))].groupby("dataset")
     ]
     few = "No family of models was measured at two input sizes or more."
     rows = pd.concat(some(parts, few))
@@ -312,9 +322,11 @@ def occlusion(
     rows = curve_rows(table)
     rows = rows[rows["dataset"].isin(test.index)]
     height = rows["dataset"].map(test["camera_height"]).astype(float)
-    rows = _with_several(rows.assign(line=rows["model"], dataset_line="", x=height))
+    labels = model_labels(rows, models)
+    named = rows.assign(line=rows["model"].map(labels), dataset_line="", x=height)
+    rows = _with_several(named)
     some(rows, "No model was measured at two camera heights or more.")
-    look = looks(name_order(rows["model"], models))
+    look = looks(name_order(rows["line"], list(labels.values())))
     grid, rows = _pairs(rows, ("height", "hidden"), sharex="col", sharey="row")
     rows = _in(rows, "share")
     hidden = 100.0 * rows["dataset"].map(test["mean_occlusion"]).astype(float)

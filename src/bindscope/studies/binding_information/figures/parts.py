@@ -26,23 +26,20 @@ from bindscope.studies.binding_information.figures.shared import (
     hatched,
     marked,
 )
-from bindscope.studies.binding_information.names import COLORS, WORDS, label_tokens
-from bindscope.studies.binding_information.quantities import WHOLE, Quantity
-from bindscope.studies.binding_information.quotes import (
-    PLACE,
-    SMALLEST_BITS,
-    Quotes,
-    Record,
-    parts_of,
-    quotes,
-)
+from bindscope.studies.binding_information.names import COLORS, WORDS, label_tokens, show_model
+from bindscope.studies.binding_information.quantities import COUNTS, FEATURES, WHOLE
 from bindscope.studies.binding_information.views import (
+    SMALLEST_BITS,
     layer_places,
-    name_order,
+    model_labels,
+    parts_of,
+    quote,
     strongest_baselines,
     token_order,
 )
 from bindscope.tables.numbers import at_least, number
+from bindscope.tables.quantities import Quantity
+from bindscope.tables.quoted import Quoted, Record, name_order
 
 _GAP = 0.035  # between two parts, of all there is to know
 _BAR = 0.74
@@ -69,75 +66,65 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
     A panel per dataset, a block of rows per token input, a row per model or group of models. A row
     whose fits may not be quoted is an empty box with the flag.
     """
-    quoted = quotes(table, models)
-    if not len(quoted.rows) and not len(quoted.refused):
+    quoted = quote(table, models)
+    names = name_order(quoted.names("dataset"), datasets)
+    if not names:
         raise NothingToDrawError(
             "No model other than the known-answer encoders has a best row (chained probes)."
         )
-    names = name_order([*quoted.rows["dataset"], *quoted.refused["dataset"]], datasets)
-    of = {name: Quotes(*(rows[rows["dataset"] == name] for rows in quoted)) for name in names}
-    n_baselines = {name: len(strongest_baselines(table, name, WHOLE.bound)) for name in names}
-    n_rows = {name: _n_lines(of[name]) + LABEL_ROWS * n_baselines[name] for name in names}
+    n_baselines = {name: len(strongest_baselines(table, name, WHOLE)) for name in names}
+    n_rows = {name: _n_lines(quoted[name]) + LABEL_ROWS * n_baselines[name] for name in names}
     heights = [_HEAD_IN + _ROW_IN * n for n in n_rows.values()]
     grid = wrapped(names, 1, (sum(heights) + 0.45, 0), gridspec_kw={"height_ratios": heights})
     for name, axes in grid.panels.items():
-        _panel(axes, name, of[name], table, models)
+        _panel(axes, name, quoted[name], table, models)
     entries: list[Any] = [
         Patch(label="entropy", **_OUTLINE),
         Patch(color=GREY, label="decoded, at least (≥)"),
     ]
-    if len(quoted.rows) and (quoted.rows["n_models"] > 1).any():
+    if (quoted.rows["n_models"] > 1).any():
         entries.append(handle("training seed", **_SEED))
         entries.append(handle("95 % interval over training seeds", color=INK, linewidth=1.2))
-    entries += assumed_entry(quoted.rows) if len(quoted.rows) else []
+    entries += assumed_entry(quoted.rows) if len(quoted) else []
     legend_below(grid.figure, entries, 4)
     return grid.figure
 
 
-def _n_lines(quoted: Quotes) -> int:
-    empty = _unquoted(quoted)
-    return len(quoted.rows) + len(empty) + len({*quoted.rows["tokens"], *empty["tokens"]})
-
-
-def _unquoted(quotes: Quotes) -> pd.DataFrame:
-    """Return the places of which no model has a row to quote."""
-    quoted = pd.MultiIndex.from_frame(quotes.rows[PLACE])
-    return quotes.refused[~pd.MultiIndex.from_frame(quotes.refused[PLACE]).isin(quoted)]
+def _n_lines(quoted: Quoted) -> int:
+    """Return the number of rows of a panel, headings of token inputs included."""
+    places = pd.concat([rows[["tokens", "model"]] for rows in (quoted.rows, quoted.refused)])
+    return len(places.drop_duplicates()) + places["tokens"].nunique()
 
 
 def _panel(
-    axes: Axes, dataset: str, quotes: Quotes, table: pd.DataFrame, models: Sequence[str]
+    axes: Axes, dataset: str, quoted: Quoted, table: pd.DataFrame, models: Sequence[str]
 ) -> None:
-    of_any = quotes.rows if len(quotes.rows) else table[table["dataset"] == dataset]
+    of_any = quoted.rows if len(quoted) else table[table["dataset"] == dataset]
     like: Record = of_any.iloc[0].to_dict()
     boxes = _boxes(like)
-    assumed = len(quotes.rows) > 0 and has_assumed_prior(quotes.rows)
-    _head(axes, marked(dataset, assumed), like, boxes)
-    empty = _unquoted(quotes)
+    _head(axes, marked(dataset, len(quoted) > 0 and has_assumed_prior(quoted.rows)), like, boxes)
     y, ticks = 0, []
-    for token in token_order([*quotes.rows["tokens"], *empty["tokens"]]):
+    for token in token_order(quoted.names("tokens")):
         words = f"decoded from {label_tokens(token).words}"
         axes.text(0, y + 0.12, words, va="center", fontsize=8, fontweight="bold")
-        rows = quotes.rows[quotes.rows["tokens"] == token]
-        left_out = empty[empty["tokens"] == token]
-        for name in name_order([*rows["model"], *left_out["model"]], models):
+        of_token = quoted.where(tokens=token)
+        for name in name_order(of_token.names("model"), models):
             y += 1
-            quoted = rows[rows["model"] == name]
-            if len(quoted):
-                _bars(axes, y, quoted.iloc[0].to_dict(), boxes)
-                each = quotes.single[quotes.single["tokens"] == token]
-                _seeds(axes, y, quoted.iloc[0].to_dict(), boxes[-1], each[each["group"] == name])
+            here = of_token.where(model=name)
+            if len(here):
+                _bars(axes, y, here, boxes)
+                _seeds(axes, y, here, boxes[-1])
             else:
-                _empty(axes, y, left_out[left_out["model"] == name].iloc[0]["flags"], boxes)
-            ticks.append((y, _label(name, quoted, quotes, token)))
+                _empty(axes, y, here.refused["flags"].iloc[0], boxes)
+            ticks.append((y, _label(name, here)))
         y += 1
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     last = y - 0.4
     for part, start, bits in boxes:
-        values = strongest_baselines(table, dataset, part.bound)
-        shifted = {words: start + value for words, value in values.items()}
+        values = strongest_baselines(table, dataset, part)
+        shifted = {name: start + value for name, value in values.items()}
         baseline_lines(axes, shifted, (0.5, last), start + bits / 2)
-    axes.set_ylim(last + LABEL_ROWS * len(strongest_baselines(table, dataset, WHOLE.bound)), -0.55)
+    axes.set_ylim(last + LABEL_ROWS * len(strongest_baselines(table, dataset, WHOLE)), -0.55)
     axes.set_xlim(-0.005 * boxes[-1].start, boxes[-1].start + 1.005 * boxes[-1].bits)
     axes.tick_params(left=False, bottom=False, labelbottom=False)
     axes.spines[:].set_visible(False)
@@ -158,7 +145,7 @@ def _boxes(like: Record) -> list[_Box]:
 
 def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None:
     """Name the dataset and the parts above their boxes, with the bits that there are."""
-    whole = number(like["h_object_bits"])
+    whole = number(like[WHOLE.entropy])
     axes.set_title(f"{dataset}: {whole} bits of entropy per scene", pad=29)
     above = partial(axes.annotate, textcoords="offset points")
     drawn = [box.part for box in boxes]
@@ -172,34 +159,33 @@ def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None
         }  # fmt: skip
         head = f"{WORDS[part]}\n"
         above(head, **place, fontsize=8, fontweight="bold", color=COLORS[part])
-        words = f"{part.uncertainty} = {number(bits)} bits"
+        words = f"{part.entropy_symbol} = {number(bits)} bits"
         above(words, **place, fontsize=7.5, color="#444444")
 
 
-def _bars(axes: Axes, y: float, row: Record, boxes: Sequence[_Box]) -> None:
-    sign = "about " if row["assumed_prior"] else "≥ "
+def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[_Box]) -> None:
     for part, start, bits in boxes:
-        read_bits = float(row[part.bound])
+        estimate = here.best(part)
         axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
-        look = hatched(bool(row["assumed_prior"]))
-        axes.barh(y, read_bits, _BAR, left=start, color=COLORS[part], linewidth=0, **look)
-        text = f"{sign}{at_least(read_bits)} ({at_least(100 * read_bits / bits, 0)} %)"
-        inside = read_bits > _WIDE * bits
+        look = hatched(has_assumed_prior(here.rows))
+        axes.barh(y, estimate.value, _BAR, left=start, color=COLORS[part], linewidth=0, **look)
+        inside = estimate.value > _WIDE * bits
         axes.annotate(
-            text, (start if inside else start + bits, y),
+            f"{estimate.words} ({at_least(100 * estimate.value / bits, 0)} %)",
+            (start if inside else start + bits, y),
             xytext=(4 if inside else -4, -0.5), textcoords="offset points", va="center",
             ha="left" if inside else "right", fontsize=7, color="white" if inside else INK,
         )  # fmt: skip
 
 
-def _seeds(axes: Axes, y: float, row: Record, box: _Box, single: pd.DataFrame) -> None:
+def _seeds(axes: Axes, y: float, here: Quoted, box: _Box) -> None:
     """Draw the training seeds of the last part, and the interval over them."""
-    if len(single) < 2:
+    if len(here.single) < 2:
         return
-    bound = box.part.bound
-    ends = np.array([float(row[f"{bound}_{end}"]) for end in ("low", "high")])
-    axes.plot(box.start + np.minimum(ends, box.bits), [y, y], color=INK, linewidth=1.2, zorder=4)
-    axes.plot(box.start + single[bound].to_numpy(float), [y] * len(single), **_SEED)
+    estimate, values = here.best(box.part), here.single[box.part.value].to_numpy(float)
+    ends = np.minimum([estimate.low, estimate.high], box.bits)
+    axes.plot(box.start + ends, [y, y], color=INK, linewidth=1.2, zorder=4)
+    axes.plot(box.start + values, [y] * len(values), **_SEED)
 
 
 def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[_Box]) -> None:
@@ -211,22 +197,19 @@ def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[_Box]) -> None:
     )  # fmt: skip
 
 
-def _label(name: str, quoted: pd.DataFrame, quotes: Quotes, token: str) -> str:
+def _label(name: str, here: Quoted) -> str:
     """Return a row's name; of a group with some models left out, how many there are."""
-    refused = quotes.refused[
-        (quotes.refused["model"] == name) & (quotes.refused["tokens"] == token)
-    ]
-    if not len(quoted):
-        return name
-    n, out = int(quoted.iloc[0]["n_models"]), int(refused["n_models"].sum())
-    return f"{name} ({n} of {n + out} seeds)" if out else name
+    n, out = (int(rows["n_models"].sum()) for rows in (here.rows, here.refused))
+    some_row = (here.rows if n else here.refused).iloc[0]
+    label = show_model(name, bool(some_row["is_control"]))
+    return f"{label} ({n} of {n + out} seeds)" if n and out else label
 
 
 # --- Layer by layer -----------------------------------------------------------------------------
 
 _COLUMNS = 7
 _NAME_WIDTH = 15  # characters of a panel's name in a line
-_DASHES = {"features": "-", "counts": (0, (4, 1.5))}
+_DASHES = {FEATURES: "-", COUNTS: (0, (4, 1.5))}  # others are wide and solid
 
 
 def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
@@ -242,14 +225,13 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
             if bits <= SMALLEST_BITS:
                 continue
             look[name] = {
-                "color": COLORS[part], "linewidth": 1.1 if name in _DASHES else 2.0,
-                "linestyle": _DASHES.get(name, "-"),
+                "color": COLORS[part], "linewidth": 1.1 if part in _DASHES else 2.0,
+                "linestyle": _DASHES.get(part, "-"),
             }  # fmt: skip
             several = curve["n_models"] > 1
-            ends = {f"value_{end}": (100.0 / bits * curve[f"{part.bound}_{end}"]).where(several)
-                    for end in ("low", "high")}  # fmt: skip
-            value = 100.0 / bits * curve[part.bound]
-            tidy.append(curve.assign(line=name, value=value, bound=part.bound, bits=bits, **ends))
+            value, low, high = (100.0 / bits * curve[column] for column in part.interval)
+            ends = {"value_low": low.where(several), "value_high": high.where(several)}
+            tidy.append(curve.assign(line=name, value=value, bound=part.value, bits=bits, **ends))
     return pd.concat(tidy), look
 
 
@@ -261,7 +243,7 @@ def parts_layers(
 
     A layer whose fits may not be quoted has no point.
     """
-    quoted = quotes(table, models, last=False)
+    quoted = quote(table, models, last=False)
     rows = curves_of(
         quoted.rows, ["dataset", "model", "tokens"], "layer",
         "No model has best rows (chained probes) at three layers or more.",
@@ -274,15 +256,15 @@ def parts_layers(
     }
     places = {line: i for i, line in enumerate(lines)}
     tidy, look = _shares(rows.sort_values("line_of", key=lambda of: of.map(places), kind="stable"))
-    names = name_order(rows["model"], models)
-    grid = broken(lines, names, _COLUMNS, (0.75, 1.45), sharex=True, sharey=True)
+    labels = model_labels(rows, models)
+    grid = broken(lines, labels, _COLUMNS, (0.75, 1.45), sharex=True, sharey=True)
     facets(tidy, look, grid, ("line_of", "model"), band=0.18)
     for (line, name), axes in grid.panels.items():
         model_rows = tidy[(tidy["line_of"] == line) & (tidy["model"] == name)]
         if len(model_rows):
             _dots(axes, model_rows, quoted.single, look)
         if line == next(iter(lines)):
-            axes.set_title(fill(name, _NAME_WIDTH, break_long_words=False), fontsize=8)
+            axes.set_title(fill(labels[name], _NAME_WIDTH, break_long_words=False), fontsize=8)
     heads = [
         f"{marked(dataset, has_assumed_prior(tidy[tidy['line_of'] == line]))}\n"
         f"{label_tokens(token).name}\ndecoded, at least, %"

@@ -24,9 +24,12 @@ from bindscope.figures.style import handle, legend_below, paper_entry
 from bindscope.models.baselines import BASELINES
 from bindscope.studies.binding_information.families import Label
 from bindscope.studies.binding_information.names import FORMULA_ENTRY
+from bindscope.studies.binding_information.quantities import PAPER_WHOLE
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
-from bindscope.studies.binding_information.views import protocol_family, shown_names
+from bindscope.studies.binding_information.views import order_models, protocol_family
 from bindscope.tables.groups import with_groups
+from bindscope.tables.quantities import Quantity
+from bindscope.tables.quoted import Record
 from bindscope.tables.rows import read_rows
 from bindscope.tables.write import read_table
 
@@ -40,11 +43,11 @@ _PAPER: dict[str, Any] = {
 
 
 def read_binding(inputs: Inputs) -> dict[str, Any]:
-    """Read the table with the group of each model, and the names that are shown, in order."""
+    """Read the table with the group of each model, and names of models and groups, in order."""
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
     groups, controls = inputs.content["model_groups"], inputs.content["positive_controls"]
     table = with_groups(table, groups).assign(is_control=table["model"].isin(controls))
-    return {"table": table, "models": shown_names(inputs.content["models"], groups, controls)}
+    return {"table": table, "models": order_models(inputs.content["models"], groups, controls)}
 
 
 def binding_and(*content: str, **readers: Callable[[Inputs], Any]) -> Read:
@@ -91,9 +94,9 @@ def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
     return [patch] if has_assumed_prior(rows) else []
 
 
-def baseline_look(words: str) -> dict[str, Any]:
+def baseline_look(name: str) -> dict[str, Any]:
     """Return how the line of a baseline looks: dotted if it keeps places, else dashed."""
-    dashes = (1, 1.5) if words == BASELINES["pixels"].words else (4, 2)
+    dashes = (4, 2) if BASELINES[name].discards_place else (1, 1.5)
     return {"color": INK, "linewidth": 0.9, "linestyle": (0, dashes), "zorder": 2.5}
 
 
@@ -106,40 +109,49 @@ def baseline_lines(
     its line where `middle` is.
     """
     first, last = rows
-    for i, (words, value) in enumerate(values.items()):
+    for i, (name, value) in enumerate(values.items()):
         end, side = last + LABEL_ROWS * (i + 0.5), 1 if value < middle else -1
-        axes.plot([value, value], [first, end], **baseline_look(words))
+        axes.plot([value, value], [first, end], **baseline_look(name))
         axes.annotate(
-            words, (value, end), xytext=(3 * side, 0), textcoords="offset points", va="center",
+            BASELINES[name].words, (value, end), xytext=(3 * side, 0),
+            textcoords="offset points", va="center",
             ha="left" if side > 0 else "right", fontsize=7, color=INK,
         )  # fmt: skip
 
 
 def cross_baselines(axes: Axes, values: Mapping[str, float], scale: float = 1.0) -> None:
     """Draw baselines as lines across a panel, which `baseline_entries` names."""
-    for words, value in values.items():
-        axes.axvline(scale * value, **baseline_look(words))
+    for name, value in values.items():
+        axes.axvline(scale * value, **baseline_look(name))
 
 
 def baseline_entries(names: Iterable[str]) -> list[Line2D]:
     """Return the legend's entries of baselines that were drawn, once each."""
-    return [handle(f"{words} (baseline)", **baseline_look(words)) for words in dict.fromkeys(names)]
+    return [
+        handle(f"{BASELINES[name].words} (baseline)", **baseline_look(name))
+        for name in dict.fromkeys(names)
+    ]
 
 
 def bound_bar(
-    axes: Axes, row: Any, y: float, height: float, color: str, quantity: str, scale: float = 1.0
+    axes: Axes,
+    row: Record,
+    y: float,
+    height: float,
+    color: str,
+    quantity: Quantity,
+    paper: Quantity,
+    scale: float = 1.0,
 ) -> None:
     """Draw a lower bound with its interval, and what the paper's formula gives.
 
-    `row` is one of `views.over_seeds`, `quantity` is `binding` or `conditional_binding`; bits are
-    multiplied with `scale`.
+    `row` is one of `views.over_seeds`; bits are multiplied with `scale`.
     """
-    names = [f"{quantity}_lower_bound_bits{end}" for end in ("", "_low", "_high")]
-    bound, low, high = (scale * float(getattr(row, name)) for name in names)
-    look = hatched(bool(row.assumed_prior))
+    bound, low, high = (scale * float(row[name]) for name in quantity.interval)
+    look = hatched(bool(row["assumed_prior"]))
     axes.barh(y, bound, height, color=color, alpha=0.85, linewidth=0, **look)
     axes.plot([low, high], [y, y], color=INK, linewidth=1, marker="|", markersize=4)
-    axes.plot(scale * float(getattr(row, f"{quantity}_bits")), y, **_PAPER)
+    axes.plot(scale * float(row[paper.value]), y, **_PAPER)
 
 
 def bar_legend(
@@ -153,7 +165,7 @@ def bar_legend(
     entries = [
         *(Patch(color=style.color, alpha=0.85, label=style.name) for style in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
-        *([handle(FORMULA_ENTRY, **_PAPER)] if rows["binding_bits"].notna().any() else []),
+        *([handle(FORMULA_ENTRY, **_PAPER)] if rows[PAPER_WHOLE.value].notna().any() else []),
         *further,
         *paper_entry(marks),
         *assumed_entry(rows),

@@ -34,8 +34,14 @@ from bindscope.studies.binding_information.figures.shared import (
     has_assumed_prior,
     marked,
 )
-from bindscope.studies.binding_information.names import PAPERS, label_family, label_tokens
+from bindscope.studies.binding_information.names import (
+    PAPERS,
+    label_family,
+    label_tokens,
+    show_model,
+)
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
+from bindscope.studies.binding_information.quantities import PAPER_WHOLE, WHOLE
 from bindscope.studies.binding_information.sharing_cost import (
     SharingCost,
     from_arrays,
@@ -43,13 +49,12 @@ from bindscope.studies.binding_information.sharing_cost import (
 )
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
-    each_model,
     family_order,
     last_layers,
     measured,
-    name_order,
+    model_labels,
     named_groups,
-    over_models,
+    over_seeds,
 )
 from bindscope.tables.numbers import number
 
@@ -59,7 +64,7 @@ _SPREAD = 0.24  # of the models around a family's place, so that their intervals
 
 def _seeds(table: pd.DataFrame) -> pd.DataFrame:
     """Rows per seed of last layers that several families were fitted to; attention stands apart."""
-    rows = last_layers(measured(table, known_answer=False))
+    rows = last_layers(measured(table))
     rows = rows[(rows["tokens"] != "patches") & rows["loss_object_bits"].notna()]
     count = rows.groupby(["dataset", "model", "tokens"])["family"].transform("nunique")
     return rows[count > 1] if len(rows) else rows
@@ -91,14 +96,18 @@ def structure(
     """
     seeds = some(_seeds(table), "No model was probed with more than one family at its last layer.")
     seeds = named_groups(seeds)
-    rows = over_models(each_model(seeds))
+    rows = over_seeds(seeds)
+    labels = model_labels(rows, models)
+    rows = rows.assign(line=rows["model"].map(labels))
     marks = beside(table, published) if published is not None else pd.DataFrame()
-    names = name_order(rows["model"], models)
+    names = list(labels.values())
     cost = pd.DataFrame(costs, columns=SharingCost._fields)
-    drawn = seeds["group"].where(seeds["group"].isin(names), seeds["shown"])
-    names_of = seeds.assign(group=drawn)[["model", "shown", "group"]].drop_duplicates("model")
-    cost = cost.merge(names_of, on="model")
-    cost = cost.sort_values("group", key=lambda c: c.map(names.index), kind="stable")
+    drawn = seeds["group"].where(seeds["group"].isin(list(labels)), seeds["model"])
+    seeds = seeds.assign(line=drawn.map(labels))
+    controls = dict(zip(seeds["model"], seeds["is_control"], strict=True))
+    cost = cost.merge(seeds[["model", "line"]].drop_duplicates("model"), on="model")
+    cost["label"] = [show_model(name, bool(controls[name])) for name in cost["model"]]
+    cost = cost.sort_values("line", key=lambda c: c.map(names.index), kind="stable")
     look = looks(names)
     panels = dataset_tokens(rows)
     heights = [0.5 + 2.5 * -(-len(panels) // 2)]
@@ -168,20 +177,22 @@ def _losses(
     several = rows["dataset"].nunique() > 1
     grid = wrapped(panels, 2, (0, 0), part, sharex=True, sharey="row")
     # A higher bound on B_O is a lower loss.
-    h_object = rows["h_object_bits"]
-    ends = {"value_low": h_object - rows["binding_bits_high"],
-            "value_high": h_object - rows["binding_bits_low"]}  # fmt: skip
+    h_object = rows[WHOLE.entropy]
+    ends = {
+        "value_low": h_object - rows[PAPER_WHOLE.high],
+        "value_high": h_object - rows[PAPER_WHOLE.low],
+    }
     rows = rows.assign(value=rows["loss_object_bits"], x=rows["family"].map(families.index), **ends)
     rows = rows.sort_values("probe", kind="stable")
     how: dict[str, Any] = {"panel": ["dataset", "tokens"], "apart": _SPREAD / len(looks)}
     # Another protocol is no further family: no line leads to it.
     for _, joined in rows.groupby(rows["family"].str.endswith(PAPERS)):
-        facets(joined, looks, grid, by="model", bars=1, **how)
+        facets(joined, looks, grid, bars=1, **how)
     seeds = seeds.assign(
         value=seeds["loss_object_bits"], x=seeds["family"].map(families.index) + 0.05
     )
     dots = colored(looks, marker=".", linestyle="none", markersize=3, alpha=0.6)
-    facets(_with_several(seeds), dots, grid, by="group", **how)
+    facets(_with_several(seeds), dots, grid, **how)
     for (dataset, token), axes in grid.panels.items():
         here = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         nulls = here.drop_duplicates("probe")  # the same for every model
@@ -198,14 +209,14 @@ def _losses(
         name = label_tokens(token).name
         axes.set_title(f"{dataset}, {name}" if several else name)
         entropy = marked("H(O)", has_assumed_prior(here))
-        reference_line(axes, here["h_object_bits"].iloc[0], entropy)
+        reference_line(axes, here[WHOLE.entropy].iloc[0], entropy)
     grid.label(y="test loss of O, bits per scene")
 
 
 def _with_several(seeds: pd.DataFrame) -> pd.DataFrame:
     """Keep rows of curves that are means over several models or seeds."""
     fit = seeds["model"] + " " + seeds["seed"].astype(str)
-    n_fits = fit.groupby([seeds[name] for name in ("dataset", "tokens", "group")])
+    n_fits = fit.groupby([seeds[name] for name in ("dataset", "tokens", "line")])
     return seeds[n_fits.transform("nunique") > 1]
 
 
@@ -222,7 +233,7 @@ def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], severa
     zero_line(axes, vertical=True)
     labels = []
     for i, row in enumerate(cost.to_dict("records")):
-        color = looks[row["group"]]["color"]
+        color = looks[row["line"]]["color"]
         axes.barh(i, row["cost_bits"], 0.6, color=color, alpha=0.6, linewidth=0)
         axes.hlines(i, row["low"], row["high"], color=color, linewidth=1.2)
         axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=color, markersize=4)
@@ -233,7 +244,7 @@ def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], severa
             textcoords="offset points", va="center", fontsize=7.5,
         )  # fmt: skip
         where = f", {row['dataset']}" if several else ""
-        labels.append(f"{row['shown']}, {label_tokens(row['tokens']).name}{where}")
+        labels.append(f"{row['label']}, {label_tokens(row['tokens']).name}{where}")
     axes.set_yticks(range(len(cost)), labels)
     axes.set_ylim(len(cost) - 0.4, -0.6)
     axes.set_xlabel("what sharing costs: loss of the shared quadratic minus the quadratic, bits")

@@ -19,20 +19,20 @@ from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
 from bindscope.studies.binding_information.figures.shared import family_of_fit
 from bindscope.studies.binding_information.names import (
-    CONTROL,
     WORDS,
     label_family,
     label_tokens,
+    show_model,
 )
 from bindscope.studies.binding_information.quantities import BEYOND, PARTS
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
 from bindscope.studies.binding_information.views import (
     family_order,
-    name_order,
-    shown_names,
+    order_models,
     token_order,
 )
-from bindscope.tables.groups import home_of
+from bindscope.tables.groups import Groups, home_of
+from bindscope.tables.quoted import name_order
 
 TARGETS = {
     "object": "O, plain probe",
@@ -68,13 +68,21 @@ def _read_histories(inputs: Inputs) -> dict[str, Any]:
         rows = []
         for product in inputs.get(role):
             model = product.names["model"]
-            names = {"model": home.get(model, model) + CONTROL * (model in controls)}
+            names = {"model": show_model(home.get(model, model), model in controls)}
             if role == "fits":
                 names |= {"tokens": product.names["tokens"], "family": family_of_fit(product)}
             rows.append((json.loads(Path(product.files["history"]).read_text()), names))
         by_role[role] = histories(rows)
-    order = shown_names(inputs.content["models"], groups, controls)
+    order = _shown_order(inputs.content["models"], groups, controls)
     return {"models": by_role["training"], "probes": by_role["fits"], "order": order}
+
+
+def _shown_order(models: Sequence[str], groups: Groups, controls: Collection[str]) -> list[str]:
+    """Return how models and groups are shown, in order; a group of controls is one too."""
+    home = home_of(groups)
+    of_controls = {*controls, *(home[name] for name in controls if name in home)}
+    names = order_models(models, groups, controls)
+    return [show_model(name, name in of_controls) for name in names]
 
 
 @figure(_read_histories)
@@ -157,10 +165,9 @@ def learning_curve(
 ) -> Figure:
     """Draw bits against training scenes, a row of panels per dataset, a column per part."""
     rows = some(_parts(table), "No probe was fitted on several numbers of scenes.")
-    is_control = rows["model"].isin(positive_controls)
-    rows["model"] = rows["model"].mask(is_control, rows["model"] + CONTROL)
+    rows["model"] = [show_model(name, name in positive_controls) for name in rows["model"]]
     rows["line"] = _line_names(rows)
-    order = name_order(rows["model"], shown_names(models, (), positive_controls))
+    order = name_order(rows["model"], _shown_order(models, (), positive_controls))
     lines = [line for model in order for line in rows.loc[rows["model"] == model, "line"].unique()]
     look = looks(lines)
     datasets = sorted(rows["dataset"].unique())

@@ -46,18 +46,18 @@ from bindscope.studies.binding_information.quantities import (
 from bindscope.studies.binding_information.views import (
     family_order,
     measured,
-    name_order,
     over_seeds,
 )
 from bindscope.tables.numbers import at_least, number
+from bindscope.tables.quantities import Quantity
+from bindscope.tables.quoted import name_order
 
-# Truth, the paper's formula (there is none of the parts of B*), our lower bound.
-Names = tuple[str, str | None, str]
-_COMPARED: Mapping[str, Names] = {
-    "B_O, objects": (WHOLE.truth, PAPER_WHOLE, WHOLE.bound),
-    "B*, given features": (BEYOND.truth, PAPER_BEYOND, BEYOND.bound),
-    "counts": (COUNTS.truth, None, COUNTS.bound),
-    "pairing": (PAIRING.truth, None, PAIRING.bound),
+# Our lower bound, and the paper's formula (there is none of the parts of B*).
+_COMPARED: Mapping[Quantity, tuple[str, Quantity | None]] = {
+    WHOLE: ("B_O, objects", PAPER_WHOLE),
+    BEYOND: ("B*, given features", PAPER_BEYOND),
+    COUNTS: ("counts", None),
+    PAIRING: ("pairing", None),
 }
 _TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1}
 
@@ -65,13 +65,12 @@ _TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)
 @figure(read_binding)
 def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Draw estimates against the closed forms of known answers, and their errors below."""
-    rows = over_seeds(measured(table, known_answer=True))
-    rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
+    rows = over_seeds(measured(table, "known-answer"))
+    rows = rows[rows[WHOLE.truth].notna() | rows[BEYOND.truth].notna()]
     some(rows, "No known-answer encoder with a closed form was measured.")
     input_note = rows["tokens"].map(lambda token: "" if token == "cls" else f" ({token})")
     rows = rows.assign(encoder=rows["model"] + input_note)
-    quantities = {name: of for name, of in _COMPARED.items()
-             if of[0] in rows and rows[of[0]].notna().any()}  # fmt: skip
+    quantities = [quantity for quantity in _COMPARED if rows[quantity.truth].notna().any()]
     encoders = name_order(rows["encoder"], models)
     families = family_order(rows["family"])
     tall = 0.27 * len(encoders)
@@ -79,10 +78,11 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     grid = crossed(
         ("scatter", "errors"), quantities, (3.9 + tall, 0), sharey="row", gridspec_kw=ratios
     )
-    for name, of in quantities.items():
-        known = rows[rows[of[0]].notna()]
-        above, below = grid.panels["scatter", name], grid.panels["errors", name]
-        _estimates(above, below, known, encoders, families, of)
+    for quantity in quantities:
+        name, paper = _COMPARED[quantity]
+        known = rows[rows[quantity.truth].notna()]
+        above, below = grid.panels["scatter", quantity], grid.panels["errors", quantity]
+        _estimates(above, below, known, encoders, families, quantity, paper)
         above.set_title(name, fontsize=8.5)
         above.set_xlabel("truth, bits")
     grid.label("error, bits", ("estimate, bits per scene", "encoder"))
@@ -101,12 +101,12 @@ def _estimates(
     rows: pd.DataFrame,
     encoders: Sequence[str],
     families: Sequence[str],
-    names: Names,
+    quantity: Quantity,
+    paper: Quantity | None,
 ) -> None:
     """Draw estimates against the truth, and their errors encoder by encoder."""
-    truth, paper, ours = names
-    span = np.ptp(rows[truth]) or 1.0
-    top = float(rows[truth].max()) + 0.08 * span
+    span = np.ptp(rows[quantity.truth]) or 1.0
+    top = float(rows[quantity.truth].max()) + 0.08 * span
     above.plot([0, top], [0, top], **_TRUE)
     zero_line(above)
     values_along_x(below)
@@ -114,13 +114,14 @@ def _estimates(
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
         shift = i - (len(families) - 1) / 2
-        x = part[truth] + shift * 0.018 * span
+        truth = part[quantity.truth]
+        x = truth + shift * 0.018 * span
         y = part["encoder"].map(encoders.index).astype(float) + shift * 0.7 / max(3, len(families))
-        low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
+        low, high = part[quantity.low] - truth, part[quantity.high] - truth
         below.hlines(y, low, high, color=label_family(family).color, linewidth=1.2)
-        for column in filter(None, (paper, ours)):
-            _marks(above, x, part[column], family, column == ours)
-            _marks(below, part[column] - part[truth], y, family, column == ours)
+        for drawn in filter(None, (paper, quantity)):
+            _marks(above, x, part[drawn.value], family, drawn is quantity)
+            _marks(below, part[drawn.value] - truth, y, family, drawn is quantity)
     for k in range(1, len(encoders), 2):
         below.axhspan(k - 0.5, k + 0.5, color="#F5F5F5", zorder=0, linewidth=0)
 
@@ -133,7 +134,7 @@ def _marks(axes: Axes, x: object, y: object, family: str, full: bool) -> None:
     )  # fmt: skip
 
 
-_RATIO = "conditional_binding_ratio"
+_RATIO = PAPER_BEYOND.ratio
 _OURS: dict[str, Any] = {
     "marker": "o", "markerfacecolor": "white", "markeredgecolor": BLUE, "markersize": 5,
     "linestyle": "none", "zorder": 4,
