@@ -28,6 +28,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.job import BENCHMARKS
 from bindscope.core.provenance import record_path, recorded_spec
+from bindscope.core.registries import resolve
 from bindscope.core.store.writer import write_arrays
 from bindscope.core.work import refuse, stored
 from bindscope.graph import cost as shared_cost
@@ -38,6 +39,7 @@ from bindscope.models import known_answer
 from bindscope.models.vit import build as build_vit
 from bindscope.priors.counts import count_levels, not_counted
 from bindscope.statistics import bootstrap
+from bindscope.studies.binding_id.vlm.loading import FAMILIES
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Target
@@ -446,6 +448,7 @@ def test_conditions_are_answered_several_at_once_or_the_plan_says_so() -> None:
     assert several.notes == plan_of_heads(batch_size=40).notes == []
     (model,) = several.select("binding_id_interventions")[0].content["models"]
     assert model["batch_size"] == 4 * 20
+    assert resolve(several.select("weights")[0].content["types"]) == tuple(FAMILIES)
     (note,) = single.notes
     assert "2,440 conditions one by one" in note
     assert "models[m].batch_size (39)" in note

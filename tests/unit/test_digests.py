@@ -8,10 +8,12 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from jobs_by_hand import ROOT, Names
 
+from bindscope.commands.hours import read_records
 from bindscope.core import job as jobs
 from bindscope.core.digests import (
     check_file,
@@ -116,6 +118,18 @@ def test_a_job_writes_digests(snakemake: object, tmp_path: Path) -> None:
     *keys, line = (tmp_path / "b.sha256").read_text().splitlines()
     assert line == f"{digest}  b.json"
     assert [key.split()[1] for key in keys] == ["spec_key", "code_key"]
+
+
+def test_a_job_records_what_it_was_and_took(
+    snakemake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    snakemake.log, snakemake.resources = ["results/logs/x/a.log"], {"units": 7}
+    run_job(write, snakemake)
+    ((kind, ((units, seconds),)),) = read_records().items()
+    assert kind[:2] == ("x", "cpu")
+    assert units == 7
+    assert 0 <= seconds < 60
 
 
 def test_a_job_does_not_begin_with_a_changed_input(

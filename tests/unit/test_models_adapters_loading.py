@@ -187,6 +187,23 @@ def test_fetch_takes_shards_and_refuses_pickles(hub: Hub) -> None:
         weights.fetch(CONFIG.source)
 
 
+def test_a_type_that_nothing_reads_is_refused_before_its_weights_come(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(repo: str, **options: Any) -> str:
+        folder = hub.snapshot_download(repo, **options)
+        (hub.cache / "config.json").write_text('{"model_type": "pixtral"}')
+        return folder
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(
+        ModelError, match=r"(?s)'pixtral' are not supported.*use one of llava, qwen"
+    ):
+        weights.fetch(CONFIG.source, None, True, ("llava", "qwen"))
+    assert hub.asked[1:] == [["config.json"]]
+    assert weights.fetch(CONFIG.source, None, True, ("pixtral",))["files"]
+
+
 def test_fetch_without_network_takes_what_the_cache_has(hub: Hub) -> None:
     online = weights.fetch(CONFIG.source)
     hub.online = False

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.core.files import write_json
+from bindscope.core.registries import resolve
 from bindscope.models.weights import fetch
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ def main(job: "Job") -> None:
     """Write a manifest of the files; the only script that uses a network."""
     manifest = Path(job.output.manifest)
     source, texts = job.spec["model"]["source"], job.spec.get("texts", False)
-    write_json(manifest, {**fetch(source, manifest, texts), **job.keys})
+    types = resolve(job.spec["types"]) if "types" in job.spec else ()
+    write_json(manifest, {**fetch(source, manifest, texts, types), **job.keys})
 
 
 if "snakemake" in globals():

@@ -97,13 +97,16 @@ def unread(error: Exception) -> str:
     return first_line(error)
 
 
-def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dict[str, Any]:
+def fetch(
+    source: str, manifest: Path | None = None, texts: bool = False, types: Sequence[str] = ()
+) -> dict[str, Any]:
     """Bring a checkpoint onto this machine and describe it, with its tokenizer if texts are needed.
 
     The manifest for JSON has `source`, `repo`, `revision` (the commit), `folder`, `files` (path,
     bytes, sha256 each) and `sha256` over all of them. With ``path:`` nothing is downloaded. The
     path where the caller will write it stands in the ModelError if the hub cannot be reached and
-    its cache has not all files, or there are no safetensors.
+    its cache has not all files, or there are no safetensors. Where `types` are listed, those of
+    other models are a ModelError before weights come.
     """
     parts = parse_source(source)
     if parts.path is not None:
@@ -113,6 +116,8 @@ def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dic
     try:
         about = huggingface_hub.HfApi().model_info(repo, revision=parts.revision)
         names = _needed([file.rfilename for file in about.siblings or ()], patterns, repo)
+        if types:
+            _refuse_type(repo, str(about.sha), types)
         folder = Path(
             huggingface_hub.snapshot_download(repo, revision=about.sha, allow_patterns=names)
         )
@@ -152,6 +157,18 @@ def resolve(config: Pretrained, manifest: Path | None) -> Weights:
         folder = _snapshot(known["repo"], known["revision"], config.source, manifest)
     _compare(folder, known["files"], config.source, manifest)
     return Weights(folder, known["files"], str(known["revision"]))
+
+
+def _refuse_type(repo: str, revision: str, types: Sequence[str]) -> None:
+    """Refuse a model of a type that is not listed, by its config.json alone."""
+    only = ["config.json"]
+    folder = huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=only)
+    kind = read_json(Path(folder) / "config.json", "take another revision").get("model_type")
+    if kind not in types:
+        raise ModelError(
+            repo, f"models of type {kind!r} are not supported; nothing else of it was downloaded",
+            f"use one of {', '.join(types)}",
+        )  # fmt: skip
 
 
 def _manifest(source: str, repo: str, weights: Weights) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.core.registries import ADAPTERS
-from bindscope.graph.language import language_model
 from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import (
     TRAINED,
@@ -26,7 +25,6 @@ from bindscope.studies.binding_id.config import (
     Toy,
     VisionLanguageModel,
 )
-from bindscope.studies.binding_id.cost import conditions_of
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.registry import (
     ACCOUNTED,
@@ -42,6 +40,7 @@ from bindscope.studies.binding_id.registry import (
 DECIDES_NOTHING = True
 
 _SUITE = "results/binding_id/{suite}/{task}/{subject}"
+_TYPES = "bindscope.studies.binding_id.registry:MODEL_TYPES"
 _RULE, _ESTIMATES = "binding_id_interventions", "binding_id_estimates"
 ORACLES = "oracles"
 """Stands in paths for all oracles of a suite: one job has them all."""
@@ -118,6 +117,9 @@ def _slow(model: VisionLanguageModel, suite: Suite) -> list[str]:
     many = [name for name in ("heads", "layers") if name in suite.experiments]
     if model.engine or not many or not model.batch_size or model.batch_size >= 2 * suite.batch_size:
         return []
+    from bindscope.graph.language import language_model  # imports NumPy
+    from bindscope.studies.binding_id.cost import conditions_of
+
     options = [getattr(suite, key) for key in OPTIONS.get(many[0], ())]
     n = conditions_of(many[0], language_model(model.source), options)
     where = f"studies.binding_id.models[{model.name}].batch_size"
@@ -168,7 +170,7 @@ def _weights(graph: Graph, model: VisionLanguageModel) -> list[Product]:
     """Add the download of a model of the hub, with its processor."""
     if model.engine or local_path(model.source) is not None:
         return []
-    content = {"model": {"source": model.source}, "texts": True}
+    content = {"model": {"source": model.source}, "texts": True, "types": _TYPES}
     return [graph.add("weights", {"model": model.name}, content, runs=[ADAPTERS["hf"]])]
 
 

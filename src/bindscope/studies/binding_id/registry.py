@@ -14,6 +14,8 @@ ENGINES = {
     "published": f"{_HERE}.vlm.loading:load",
     "toy": f"{_HERE}.toys.adapter:load",
 }
+# Model types of transformers that `published` reads, in its order.
+MODEL_TYPES = ("llava_onevision", "qwen2_vl")
 
 
 def engine_reference(kind: str) -> str | None:
