@@ -1,4 +1,4 @@
-"""Vision towers of transformers: ViT, DINOv2 (with registers), CLIP, SigLIP, SigLIP 2, MAE."""
+"""Vision towers of transformers: ViT, DeiT, BEiT, DINOv2 and 3, CLIP, SigLIP, MAE and others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Family:
 
     `statistics` (mean and deviation of its input) and `mode` (interpolation) are for checkpoints
     without a preprocessor file. `run` is its own forward pass: (model, pixels, whether the input
-    has another size than the model's own) to tokens after the final norm.
+    has another size than the model's own) to tokens after the final norm. `n_distilled` tokens
+    stand between [CLS] and the registers; of what a block gives, the library takes the first
+    element (`gives_tuples`).
     """
 
     model: str
@@ -36,6 +38,8 @@ class Family:
     mode: str
     has_cls: bool
     run: Callable[[Any, Tensor, bool], Tensor]
+    n_distilled: int = 0
+    gives_tuples: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -44,8 +48,19 @@ def _plain(model: Any, pixels: Tensor, resized: bool) -> Tensor:
     return tokens
 
 
-def _dinov2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
-    """Run DINOv2, which always interpolates its position embeddings to the input's size."""
+def _any_size(model: Any, pixels: Tensor, resized: bool) -> Tensor:
+    """Run DINOv2 or 3, whose positions always follow from the input's size."""
+    tokens: Tensor = model(pixel_values=pixels).last_hidden_state
+    return tokens
+
+
+def _aimv2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
+    """Run AIMv2; the library interpolates the position embeddings of none but native models."""
+    if resized and not model.config.is_native:
+        raise ModelError(
+            "AIMv2", f"its position embeddings are for {model.config.image_size} px only",
+            f"drop `input_px`, or set `input_px: {model.config.image_size}`",
+        )  # fmt: skip
     tokens: Tensor = model(pixel_values=pixels).last_hidden_state
     return tokens
 
@@ -87,18 +102,43 @@ def _siglip2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
 
 FAMILIES = {
     "vit": Family("ViTModel", "layers", "layernorm", images.HALF, "bilinear", True, _plain,
-                  {"add_pooling_layer": False}),
+                  options={"add_pooling_layer": False}),
     "dinov2": Family("Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True,
-                     _dinov2),
+                     _any_size),
     "dinov2_with_registers": Family("Dinov2WithRegistersModel", "encoder.layer", "layernorm",
-                                    images.IMAGENET, "bicubic", True, _dinov2),
+                                    images.IMAGENET, "bicubic", True, _any_size),
+    "dinov3_vit": Family("DINOv3ViTModel", "model.layer", "norm", images.IMAGENET, "bilinear", True,
+                         _any_size),
+    "deit": Family("DeiTModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _plain, 1,
+                   options={"add_pooling_layer": False}),
+    "beit": Family("BeitModel", "layers", "layernorm", images.HALF, "bicubic", True, _plain,
+                   options={"add_pooling_layer": False}),
+    "data2vec-vision": Family("Data2VecVisionModel", "encoder.layer", "layernorm", images.HALF,
+                              "bicubic", True, _plain, gives_tuples=True,
+                              options={"add_pooling_layer": False}),
+    "ijepa": Family("IJepaModel", "layers", "layernorm", images.IMAGENET, "bilinear", False, _plain,
+                    options={"add_pooling_layer": False}),
     "clip_vision_model": Family("CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP,
                                 "bicubic", True, _clip),
+    "metaclip_2_vision_model": Family("MetaClip2VisionModel", "encoder.layers", "post_layernorm",
+                                      images.CLIP, "bicubic", True, _clip),
+    "aimv2_vision_model": Family("Aimv2VisionModel", "encoder.layers", "rms_norm", images.CLIP,
+                                 "bicubic", False, _aimv2),
     "siglip_vision_model": Family("SiglipVisionModel", "encoder.layers", "post_layernorm",
                                   images.HALF, "bicubic", False, _plain),
     "siglip2_vision_model": Family("Siglip2VisionModel", "encoder.layers", "post_layernorm",
                                    images.HALF, "bilinear", False, _siglip2),
     "vit_mae": Family("ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae),
+}  # fmt: skip
+
+
+# Types of checkpoints with a text tower too, whose vision tower is read.
+WHOLE_FAMILIES = ("clip", "metaclip_2", "siglip", "siglip2", "aimv2")
+# Towers that vision-language models start from, by type, width and side of the input.
+_RELEASED = {
+    ("clip_vision_model", 1024, 336): "timm:vit_large_patch14_clip_quickgelu_336.openai",
+    ("siglip_vision_model", 1152, 384):
+        "timm:vit_so400m_patch14_siglip_384 with `input_px: 378`",
 }  # fmt: skip
 
 
@@ -141,6 +181,7 @@ def load(
         weights_sha256=digest,
         device=device,
         precision=config.extraction.precision,
+        gives_tuples=family.gives_tuples,
     )
 
 
@@ -194,8 +235,10 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     except UNREADABLE as error:
         raise ModelError(
             where, f"transformers does not read its configuration ({unread(error)})",
-            f"use one of {', '.join(FAMILIES)}, clip, siglip or siglip2",
+            f"use one of {', '.join((*FAMILIES, *WHOLE_FAMILIES))}",
         ) from error  # fmt: skip
+    if hasattr(settings, "vision_config") and settings.model_type not in WHOLE_FAMILIES:
+        raise _inside_of_another(settings, where)
     settings = getattr(settings, "vision_config", settings)
     unknown = sorted(key for key in changes if not hasattr(settings, key))
     if settings.model_type not in FAMILIES or unknown:
@@ -203,8 +246,8 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
             where,
             f"its configuration has no {unknown[0]!r}" if unknown
             else f"models of type {settings.model_type!r} are not supported",
-            f"use one of {', '.join(FAMILIES)}, clip, siglip or siglip2, with the fields of its "
-            "configuration class",
+            f"use one of {', '.join((*FAMILIES, *WHOLE_FAMILIES))}, with the fields of its "
+            "configuration class, or timm's model of the same weights",
         )  # fmt: skip
     for key, value in changes.items():
         setattr(settings, key, value)
@@ -216,6 +259,19 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
             "use a model of RGB images",
         )  # fmt: skip
     return settings
+
+
+def _inside_of_another(settings: Any, where: str) -> ModelError:
+    """Say how to use the tower of a vision-language model."""
+    tower = settings.vision_config
+    kind = (tower.model_type, getattr(tower, "hidden_size", 0), getattr(tower, "image_size", 0))
+    released = f"; if it was not fine-tuned, use {_RELEASED[kind]}" if kind in _RELEASED else ""
+    return ModelError(
+        where, f"the tower ({tower.model_type}) inside of a model of type "
+        f"{settings.model_type!r} is not read from there",
+        "save the tower (`model.model.vision_tower.save_pretrained(folder)`) and use "
+        f"`hf:path:<folder>`{released}",
+    )  # fmt: skip
 
 
 def _processor(folder: Path | None) -> dict[str, Any]:
@@ -243,7 +299,7 @@ def _side(value: Any, what: str, where: str) -> int:
 def _token_map(family: Family, settings: Any, side: int, patch_px: int) -> TokenMap:
     registers = int(getattr(settings, "num_register_tokens", 0))
     return TokenMap(
-        prefix=int(family.has_cls) + registers,
+        prefix=int(family.has_cls) + family.n_distilled + registers,
         registers=registers,
         grid=(side, side),
         patch_px=patch_px,

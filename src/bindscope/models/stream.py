@@ -34,6 +34,7 @@ class FrozenViT:
 
     Made, it is compared with the library's own forward pass (`check`): `forward`, from pixels (B,
     3, px, px) to tokens after the final norm. `precision` is "float32" or "bfloat16" (autocast).
+    `gives_tuples`: the library takes the first element of what a block gives.
     """
 
     where: str
@@ -48,6 +49,7 @@ class FrozenViT:
     weights_sha256: str
     device: torch.device
     precision: str
+    gives_tuples: bool = False
 
     def __post_init__(self) -> None:
         self.check()
@@ -132,10 +134,10 @@ class FrozenViT:
         entered: list[Tensor] = []
         calls: list[_Call] = []
 
-        def record(tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        def record(tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor]:
             entered.append(tokens)
             calls.append((args, kwargs))
-            return tokens
+            return (tokens,) if self.gives_tuples else tokens
 
         try:
             for block in self.blocks:
