@@ -18,16 +18,22 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from bindscope.config.models import Pretrained, PythonModel
+from bindscope.config.models import AnyModel, Pretrained, PythonModel
 from bindscope.core import contents, devices
 from bindscope.core.contents import content_key
 from bindscope.core.devices import hold_device
 from bindscope.core.errors import InputError, ModelError
 from bindscope.core.files import CACHE
+from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Model
+from bindscope.core.registries import resolve
+from bindscope.graph.activations import add_weights
+from bindscope.graph.steps import SHARED_STEPS
 from bindscope.models import weights
 from bindscope.models.base import TokenMap, ordered_layers
+from bindscope.models.hf_adapter import FAMILIES
 from bindscope.models.loading import load_model
 
 SHA = "47b73eefe95e8d44ec3623f8890bd894b6ea2d6c"
@@ -202,6 +208,25 @@ def test_a_type_that_nothing_reads_is_refused_before_its_weights_come(
         weights.fetch(CONFIG.source, None, True, ("llava", "qwen"))
     assert hub.asked[1:] == [["config.json"]]
     assert weights.fetch(CONFIG.source, None, True, ("pixtral",))["files"]
+
+
+def test_vision_models_are_refused_by_their_type_too() -> None:
+    """What the pipeline's download rule gets of a model of `models:`."""
+    timm = pretrained("timm:vit_tiny_patch16_224.augreg_in21k", name="timm")
+    graph = Graph(SHARED_STEPS)
+    products = [add_weights(graph, model, {}, ()) for model in (CONFIG, timm)]
+    specs = [product.content for product in products if product]
+    assert set(resolve(specs[0]["types"])) >= {*FAMILIES, "clip", "aimv2"}
+    assert "types" not in specs[1]
+
+
+def test_a_folder_is_written_as_commands_take_it() -> None:
+    entry = TypeAdapter(AnyModel).validate_python(
+        {"name": "mine", "source": "path:/data/my-vit", "n_layers": 2}
+    )
+    assert entry == pretrained("hf:path:/data/my-vit", name="mine")
+    assert weights.parse_source(entry.source).path == Path("/data/my-vit")
+    assert not entry.downloads
 
 
 def test_fetch_without_network_takes_what_the_cache_has(hub: Hub) -> None:

@@ -178,6 +178,11 @@ def test_a_value_may_be_called_none(tmp_path: Path) -> None:
     assert values == {"color": ["NA", "None"], "shape": ["ball", "box"]}
 
 
+def test_a_model_without_a_row_of_blocks_is_named() -> None:
+    with pytest.raises(BindscopeError, match="SwinTransformer is not a plain vision transformer"):
+        describe("timm:swin_tiny_patch4_window7_224")
+
+
 def test_language_families_are_those_of_the_study() -> None:
     assert set(LANGUAGE_FAMILIES) == set(FAMILIES)
 

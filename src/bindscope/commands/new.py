@@ -183,7 +183,14 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
             raise InputError(source, "timm knows no such model", "choose one of timm.list_models()")
         with torch.device("meta"):
             network: Any = timm.create_model(name, pretrained=False)
-        return len(getattr(network, "blocks", ())), True
+        if not getattr(network, "blocks", ()):
+            raise InputError(
+                source, f"{type(network).__name__} is not a plain vision transformer (it has no "
+                "row of blocks)", "choose one of timm's ViT, DeiT, BEiT, EVA, DINOv2/v3, CLIP or "
+                "SigLIP models; or read its modules by `python:timm:create_model` "
+                "(docs/add_model.md)",
+            )  # fmt: skip
+        return len(network.blocks), True
     if scheme == "python":
         from bindscope.core.registries import resolve
 

@@ -226,9 +226,10 @@ class Pretrained(ModelEntry):
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=rf"^({'|'.join(scheme for scheme in ADAPTERS if scheme not in _OWN)}):.+$",
+        pattern=rf"^({'|'.join(scheme for scheme in (*ADAPTERS, 'path') if scheme not in _OWN)}):"
+        ".+$",
         description="`timm:<model>[@<revision>]`, `hf:<repo>@<40 hex>`, or either with `path:` "
-        "(`hf:path:/folder`, `timm:<model>:path:/file.safetensors`).",
+        "(`hf:path:/folder`, also `path:/folder`; `timm:<model>:path:/file.safetensors`).",
     )
     n_layers: Depth = Field(description="Number of blocks; checked when the model is loaded.")
     pretrained: bool = Field(True, description="false: random weights from `seed`, no download.")
@@ -258,6 +259,12 @@ class Pretrained(ModelEntry):
     def downloads(self) -> bool:
         """Whether its weights are fetched."""
         return self.pretrained and not self.local_weights
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _written_out(cls, source: Any) -> Any:
+        """Write out `path:/folder`, as commands take it."""
+        return f"hf:{source}" if str(source).startswith("path:") else source
 
     @field_validator("source")
     @classmethod
@@ -432,7 +439,7 @@ class ToyVision(ModelEntry):
 def _tag(value: Any) -> str | None:
     source = value.get("source") if isinstance(value, dict) else getattr(value, "source", None)
     scheme = str(source).partition(":")[0]
-    return scheme if scheme in _OWN else "pretrained" if scheme in ADAPTERS else None
+    return scheme if scheme in _OWN else "pretrained" if scheme in (*ADAPTERS, "path") else None
 
 
 AnyModel = Annotated[
@@ -447,6 +454,6 @@ AnyModel = Annotated[
         _tag,
         custom_error_type="unknown_source",
         custom_error_message="source must start with "
-        + either([f"{scheme}:" for scheme in ADAPTERS]),
+        + either([f"{scheme}:" for scheme in (*ADAPTERS, "path")]),
     ),
 ]

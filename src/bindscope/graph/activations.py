@@ -66,7 +66,9 @@ def add_weights(
     if isinstance(model, Controlled):
         return _add_training(graph, model, datasets[model.training.dataset], models)
     if model.downloads:
-        content = {"model": {"source": model.source}}
+        content: dict[str, Any] = {"model": {"source": model.source}}
+        if model.source.startswith("hf:"):
+            content["types"] = "bindscope.models.hf_adapter:TYPES"
         return graph.add("weights", {"model": model.name}, content, runs=model_code(model))
     return None
 

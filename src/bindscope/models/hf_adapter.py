@@ -134,6 +134,7 @@ FAMILIES = {
 
 # Types of checkpoints with a text tower too, whose vision tower is read.
 WHOLE_FAMILIES = ("clip", "metaclip_2", "siglip", "siglip2", "aimv2")
+TYPES = (*FAMILIES, *WHOLE_FAMILIES)
 # Towers that vision-language models start from, by type, width and side of the input.
 _RELEASED = {
     ("clip_vision_model", 1024, 336): "timm:vit_large_patch14_clip_quickgelu_336.openai",
@@ -235,7 +236,7 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     except UNREADABLE as error:
         raise ModelError(
             where, f"transformers does not read its configuration ({unread(error)})",
-            f"use one of {', '.join((*FAMILIES, *WHOLE_FAMILIES))}",
+            f"use one of {', '.join(TYPES)}",
         ) from error  # fmt: skip
     if hasattr(settings, "vision_config") and settings.model_type not in WHOLE_FAMILIES:
         raise _inside_of_another(settings, where)
@@ -246,7 +247,7 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
             where,
             f"its configuration has no {unknown[0]!r}" if unknown
             else f"models of type {settings.model_type!r} are not supported",
-            f"use one of {', '.join((*FAMILIES, *WHOLE_FAMILIES))}, with the fields of its "
+            f"use one of {', '.join(TYPES)}, with the fields of its "
             "configuration class, or timm's model of the same weights",
         )  # fmt: skip
     for key, value in changes.items():
