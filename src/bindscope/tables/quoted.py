@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bindscope.statistics.means import half_width
+from bindscope.tables.flags import UNUSABLE, flag_list
 from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.rows import rows_with
@@ -95,7 +96,7 @@ class Quoted:
         *,
         needed: Quantity,
         labels: Sequence[str] = (),
-        forbidden: Collection[str] = (),
+        forbidden: Collection[str] = UNUSABLE,
     ) -> Quoted:
         """Choose what may be quoted of a table of one probe: rows without flags that forbid it.
 
@@ -114,7 +115,7 @@ class Quoted:
         forbidden
             Flags whose rows are refused.
         """
-        flags = table["flags"].map(lambda text: {*text.split(";")} & {*forbidden})
+        flags = table["flags"].map(lambda text: {*flag_list(text)} & {*forbidden})
         usable = (flags.map(len) == 0) & table[needed.value].notna()
         single = each_model(table[usable], place, labels)
         rows = over_models(single, place, quantities, labels)

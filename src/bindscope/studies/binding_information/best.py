@@ -22,15 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bindscope.core.files import canonical_json, sha256
-from bindscope.studies.binding_information.flags import (
-    BAD_ENDS,
-    NO_BOUND,
-    above_prior,
-    flag_list,
-    flag_text,
-    ratios,
-    status_of,
-)
+from bindscope.studies.binding_information.flags import NO_BOUND, above_prior, ratios, status_of
 from bindscope.studies.binding_information.quantities import (
     BEYOND,
     CHAIN,
@@ -48,6 +40,7 @@ from bindscope.studies.binding_information.quantities import (
     total,
 )
 from bindscope.studies.binding_information.schemas import family_of
+from bindscope.tables.flags import BAD_ENDS, flag_list, flag_text
 from bindscope.tables.quantities import Quantity
 
 BEST: Final = "best"

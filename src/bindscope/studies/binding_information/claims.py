@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from bindscope.models.baselines import BASELINES
 from bindscope.statistics.claims import SCENES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
-from bindscope.studies.binding_information.flags import unusable
 from bindscope.studies.binding_information.names import (
     ARRAYS,
     label_family,
@@ -35,6 +34,7 @@ from bindscope.studies.binding_information.views import (
     measured,
     named_groups,
 )
+from bindscope.tables.flags import unusable
 from bindscope.tables.numbers import at_least
 from bindscope.tables.quoted import AT_LEAST, Quoted, Record, name_order
 

@@ -275,8 +275,7 @@ _ESTIMATES = (
     ),
     *_bound(BEYOND),
     *_bound(WHOLE),
-    _ratio(COUNTS, PAIRING.source),
-    _ratio(PAIRING, PAIRING.source),
+    *(_ratio(quantity, quantity.source) for quantity in QUANTITIES if quantity.ratio),
     *_interval(PAPER_WHOLE),
     *_interval(PAPER_BEYOND),
     *(

@@ -39,7 +39,6 @@ from bindscope.statistics.bootstrap import (
 from bindscope.statistics.lower_limits import pessimistic_means
 from bindscope.studies.binding_information.flags import (
     above_prior,
-    flag_text,
     ratios,
     status_of,
     without_collapsed,
@@ -59,6 +58,7 @@ from bindscope.studies.binding_information.quantities import (
     WHOLE,
     total,
 )
+from bindscope.tables.flags import flag_text
 from bindscope.tables.quantities import Quantity
 
 if TYPE_CHECKING:

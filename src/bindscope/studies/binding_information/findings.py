@@ -12,7 +12,6 @@ from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.report.claims import claims_section, read_rates
 from bindscope.studies.binding_information import headline, sentences, trust
-from bindscope.studies.binding_information.flags import flag_list
 from bindscope.studies.binding_information.names import FORMULA
 from bindscope.studies.binding_information.published import (
     beside,
@@ -23,6 +22,7 @@ from bindscope.studies.binding_information.published import (
     why_not,
 )
 from bindscope.studies.binding_information.sentences import gather, listed
+from bindscope.tables.flags import flag_list
 from bindscope.tables.numbers import number
 
 _STUDY = "binding_information"

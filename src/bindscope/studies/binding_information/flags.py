@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bindscope.studies.binding_information.quantities import BEYOND, LOSSES, RATIOS, SHARES, WHOLE
-
-if TYPE_CHECKING:
-    import pandas as pd
+from bindscope.tables.flags import flag_list
 
 # A probe that starts at the prior and learns nothing ends at H, up to float32 sums.
 TOLERANCE_BITS: Final = 1e-3
@@ -28,10 +26,7 @@ FLAGS: Final = {
     "prior": "the validation scenes prefer the distribution of the scenes alone to any mixture "
     "with a probe of the row; the bound on that part is 0",
 }
-# Flags of a fit that did not end well: such a part is taken only where there is no other.
-BAD_ENDS: Final = ("collapsed", "diverged", "not_converged")
 NO_BOUND: Final = ("assumed_prior", "near_duplicates")  # of all rows of a dataset, if of one
-UNUSABLE: Final = ("above_truth", *BAD_ENDS)  # such a row is not quoted
 STATUSES: Final = {
     "ok": "measured",
     "failed": "the fit did not end, and numbers are missing",
@@ -42,29 +37,9 @@ _FITTED = {"loss_object_bits": "plain", "loss_object_anchored_bits": "anchored",
            "loss_chained_feature_bits": "chained"}  # fmt: skip
 
 
-def flag_list(flags: str) -> list[str]:
-    """Split the text of the column `flags`."""
-    return flags.split(";") if flags else []
-
-
-def has_flag(table: pd.DataFrame, flag: str) -> pd.Series[bool]:
-    """Return which rows of a table carry a flag."""
-    return table["flags"].map(lambda flags: flag in flag_list(flags)).astype(bool)
-
-
-def flag_text(flags: Iterable[str]) -> str:
-    """Return the text of the column `flags`: sorted, once each, joined by `;`."""
-    return ";".join(sorted(set(flags)))
-
-
 def is_bound(flags: str) -> bool:
     """Return whether the numbers of a row are lower bounds, by its flags."""
     return not {*NO_BOUND} & {*flag_list(flags)}
-
-
-def unusable(flags: str) -> tuple[str, ...]:
-    """Return those of a row's flags that forbid to quote it."""
-    return tuple(flag for flag in flag_list(flags) if flag in UNUSABLE)
 
 
 def above_prior(row: Mapping[str, Any]) -> tuple[str, ...]:

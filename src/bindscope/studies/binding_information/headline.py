@@ -23,7 +23,7 @@ from bindscope.studies.binding_information.names import (
 from bindscope.studies.binding_information.quantities import BEYOND, COUNTS, WHOLE
 from bindscope.studies.binding_information.sentences import Measurements, listed, probe_words
 from bindscope.studies.binding_information.views import SMALLEST_BITS, headline_part
-from bindscope.tables.numbers import number, p_value
+from bindscope.tables.numbers import SMALLEST_P, number, p_value
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.quoted import ABOUT, Estimate, Quoted
 
@@ -192,9 +192,9 @@ def _difference(judgment: Judgment, more: bool) -> str:
         return f"the difference is not testable ({judgment.reason})"
     if judgment.verdict != "holds":
         return "no significant difference"
-    p = p_value(judgment.p_value)
+    equals = "" if judgment.p_value < SMALLEST_P else "= "
     return (
-        f"significantly {'more' if more else 'less'} (p {p if p.startswith('<') else f'= {p}'}, "
+        f"significantly {'more' if more else 'less'} (p {equals}{p_value(judgment.p_value)}, "
         "over training seeds)"
     )
 

@@ -20,7 +20,6 @@ from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
 from bindscope.statistics.lower_limits import pessimistic_means
 from bindscope.studies.binding_information.estimates import PartGains, part_gains
 from bindscope.studies.binding_information.fit import run_fit
-from bindscope.studies.binding_information.flags import flag_text
 from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
 from bindscope.studies.binding_information.quantities import (
     BEYOND,
@@ -30,6 +29,7 @@ from bindscope.studies.binding_information.quantities import (
     PAIRING,
     WHOLE,
 )
+from bindscope.tables.flags import flag_text
 from bindscope.tables.quantities import Quantity
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ from bindscope.studies.binding_information.columns import BINDING_COLUMNS
 from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.contradictions import checked
 from bindscope.studies.binding_information.fit import fit_row, run_fit
-from bindscope.studies.binding_information.flags import flag_list, flag_text
 from bindscope.studies.binding_information.names import ARRAYS
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.registry import known_families
+from bindscope.tables.flags import flag_list, flag_text
 
 FEWEST_SCENES = 50
 _VIEW = "bindscope.studies.binding_information.result_view:VIEW"

@@ -137,7 +137,7 @@ PAPER_BEYOND: Final = Quantity(
 # They must not exceed the truth.
 BOUNDS: Final = (PAPER_WHOLE, *QUANTITIES)
 ESTIMATES: Final = (PAPER_BEYOND, *BOUNDS)
-RATIOS: Final = (PAPER_WHOLE, PAPER_BEYOND, COUNTS, PAIRING)  # quantities that have one
+RATIOS: Final = tuple(q for q in (PAPER_WHOLE, PAPER_BEYOND, *QUANTITIES) if q.ratio)
 # log2 of the e-value against no pairing information: what all test scenes together gain.
 EVIDENCE: Final = "pairing_evidence"
 # Families with heads apart, and with weights that objects share: `sharing_cost` compares them.

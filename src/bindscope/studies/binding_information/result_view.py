@@ -24,17 +24,12 @@ from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_information.array_baselines import PREFIX
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
-from bindscope.studies.binding_information.flags import (
-    FLAGS,
-    UNUSABLE,
-    flag_list,
-    has_flag,
-    is_bound,
-)
+from bindscope.studies.binding_information.flags import FLAGS, is_bound
 from bindscope.studies.binding_information.names import ARRAYS, COLORS, WORDS
 from bindscope.studies.binding_information.quantities import CHAIN, LOSSES, WHOLE
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.studies.binding_information.views import SMALLEST_BITS, parts_of, quote
+from bindscope.tables.flags import UNUSABLE, flag_list, has_flag
 from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.quoted import Record

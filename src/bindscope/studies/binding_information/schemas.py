@@ -16,7 +16,7 @@ from bindscope.studies.binding_information.columns import (
     BINDING_COLUMNS,
     CURVE_COLUMNS,
 )
-from bindscope.studies.binding_information.flags import FLAGS, STANDARD_ERRORS, has_flag
+from bindscope.studies.binding_information.flags import FLAGS, STANDARD_ERRORS
 from bindscope.studies.binding_information.quantities import (
     ASYMPTOTE,
     BEYOND,
@@ -32,6 +32,7 @@ from bindscope.studies.binding_information.quantities import (
     RATIOS,
     WHOLE,
 )
+from bindscope.tables.flags import has_flag
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, layer_number, near
 from bindscope.tables.schema import Column, Rule, TableSchema, joined

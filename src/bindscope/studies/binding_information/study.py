@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,6 +24,7 @@ from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
 DECIDES_NOTHING = True
 
+RequestOf = Callable[[Graph, Shared, Section], Request | None]
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
 _TRENDS = "resources/published/trends.csv"
@@ -52,21 +52,25 @@ def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
     return Request(inputs, {"models": models})
 
 
-def _request_products(
-    step: str, role: str, graph: Graph, shared: Shared, section: Section, *reads: str
-) -> Request | None:
-    """Ask for all that a step makes; nothing without it."""
-    products = graph.select(step)
-    return Request({role: products}, reads={role: reads} if reads else {}) if products else None
+def _products_of(step: str, role: str, *reads: str, in_order: bool = False) -> RequestOf:
+    """Return a request for all that a step makes, and for the order of models; None without it."""
+
+    def request(graph: Graph, shared: Shared, section: Section) -> Request | None:
+        if not (products := graph.select(step)):
+            return None
+        content = _order(shared, section) if in_order else {}
+        return Request({role: products}, content, {role: reads} if reads else {})
+
+    return request
 
 
-def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _request_products("attention", "maps", graph, shared, section, "share")
+def _table_where(holds: Callable[[Graph, Shared], Any]) -> RequestOf:
+    """Return a request for the study's table where something holds of a run."""
 
+    def request(graph: Graph, shared: Shared, section: Section) -> Request | None:
+        return _about_table(graph, shared, section) if holds(graph, shared) else None
 
-def _attention_maps(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    request = _attention(graph, shared, section)
-    return request and replace(request, content=_order(shared, section))
+    return request
 
 
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
@@ -125,25 +129,12 @@ def _cells(shared: Shared) -> dict[str, int]:
     }
 
 
-def _histogram(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _about_table(graph, shared, section) if graph.select("fit") else None
-
-
-def _last_layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _about_table(graph, shared, section) if last_layer_fits(graph, shared) else None
-
-
-def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _several_layers(graph: Graph, shared: Shared) -> bool:
+    """Whether a model was read at several layers."""
     layers: dict[str, set[str]] = {}
     for fit in graph.select("fit"):
         layers.setdefault(fit.wildcards["model"], set()).add(fit.wildcards["layer"])
-    several = any(len(names) >= FEWEST_POINTS for names in layers.values())
-    return _about_table(graph, shared, section) if several else None
-
-
-def _parts_layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    layers = _layers(graph, shared, section)
-    return layers and _last_layers(graph, shared, section)
+    return any(len(names) >= FEWEST_POINTS for names in layers.values())
 
 
 def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -182,11 +173,6 @@ def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None
     return _about_table(
         graph, shared, section, content, details, fits=fits, nulls=graph.select("null")
     )
-
-
-def _calibration(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    known = not all(model.sees_images for model in shared.models.values())
-    return _about_table(graph, shared, section) if known else None
 
 
 def _several(graph: Graph, shared: Shared, value: Callable[[Dataset], float | None]) -> bool:
@@ -257,11 +243,13 @@ STUDY = Study(
     steps=STEPS,
     tables=(
         TableEntry("binding_information", f"{_HERE}.tables:BINDING_INFORMATION", _binding_table),
-        TableEntry("attention", f"{_HERE}.tables:ATTENTION", _attention),
+        TableEntry(
+            "attention", f"{_HERE}.tables:ATTENTION", _products_of("attention", "maps", "share")
+        ),
         TableEntry(
             "learning_curve",
             f"{_HERE}.tables:LEARNING_CURVE",
-            partial(_request_products, "learning_curve", "curves"),
+            _products_of("learning_curve", "curves"),
         ),
     ),
     figures=(
@@ -273,7 +261,7 @@ STUDY = Study(
             "scene distribution unknown, no bound. Dots: training seeds; line: 95 % t interval "
             "over them (pairing). Lines across: baselines of the images. A model that only counts "
             "fills every box but the last.",
-            _last_layers,
+            _table_where(last_layer_fits),
         ),
         _figure(
             "figures.parts:parts_layers",
@@ -283,7 +271,7 @@ STUDY = Study(
             "them; a model with its own name is one seed. Layer 0: input of the first block; last "
             "point: after the last norm. Where lines separate, features are decodable, pairing is "
             "not.",
-            _parts_layers,
+            _table_where(lambda *run: _several_layers(*run) and last_layer_fits(*run)),
         ),
         _figure(
             "figures.truth:histogram",
@@ -293,7 +281,7 @@ STUDY = Study(
             "a linear probe (dotted, a lower bound). Stars: published values; circles: the paper's "
             "formula on comparable probes of this run. Values left of a line are no evidence of "
             "pairing. No intervals.",
-            _histogram,
+            _table_where(lambda graph, shared: graph.select("fit")),
             *_PAPERS,
         ),
         _figure(
@@ -304,7 +292,7 @@ STUDY = Study(
             "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
             "problem paper's formula, H(O) - CE; crosses: the same without a representation; "
             "stars: published values.",
-            _last_layers,
+            _table_where(last_layer_fits),
             _PUBLISHED,
         ),
         _figure(
@@ -315,7 +303,7 @@ STUDY = Study(
             "intervals over training seeds for groups, else over test scenes; a model with its own "
             "name is one seed. Open markers: after the last norm. Where a solid line rises, the "
             "probe can decode it.",
-            _layers,
+            _table_where(_several_layers),
         ),
         _figure(
             "figures.attention:attention",
@@ -325,7 +313,7 @@ STUDY = Study(
             "patches of its own object, mean, median and quartiles over objects of the stored test "
             "scenes (no intervals); crosses: uniform. Weights show what the probe uses, not the "
             "model.",
-            _attention_maps,
+            _products_of("attention", "maps", "share", in_order=True),
         ),
         _figure(
             "figures.structure:structure",
@@ -373,7 +361,9 @@ STUDY = Study(
             "truth; below: error (estimate minus truth) by encoder. Filled: lower bounds, which "
             "may lie below the truth but not above it beyond sampling error; open: the binding "
             "problem paper's formula, no bound. Means over probe seeds, without intervals.",
-            _calibration,
+            _table_where(
+                lambda graph, shared: not all(m.sees_images for m in shared.models.values())
+            ),
         ),
         _figure(
             "figures.curves:complexity",

@@ -12,7 +12,6 @@ import pandas as pd
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.binding_information.best import best_rows
-from bindscope.studies.binding_information.flags import flag_list, flag_text
 from bindscope.studies.binding_information.quantities import ENTROPIES, LOSSES, QUANTITIES
 from bindscope.studies.binding_information.schemas import (
     ATTENTION_SCHEMA,
@@ -20,6 +19,7 @@ from bindscope.studies.binding_information.schemas import (
     CURVE_SCHEMA,
     above_truth,
 )
+from bindscope.tables.flags import flag_list, flag_text
 from bindscope.tables.rows import Row, one_of_each, read_rows, rerun, rows_of
 from bindscope.tables.schema import (
     RowTable,

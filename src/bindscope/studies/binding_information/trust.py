@@ -9,15 +9,10 @@ import pandas as pd
 
 from bindscope.report.chapter import Warned
 from bindscope.studies.binding_information.best import BEST
-from bindscope.studies.binding_information.flags import (
-    FLAGS,
-    STANDARD_ERRORS,
-    STATUSES,
-    has_flag,
-    unusable,
-)
+from bindscope.studies.binding_information.flags import FLAGS, STANDARD_ERRORS, STATUSES
 from bindscope.studies.binding_information.quantities import BEYOND, BOUNDS, PAPER_BEYOND, WHOLE
 from bindscope.studies.binding_information.views import measured
+from bindscope.tables.flags import has_flag, unusable
 from bindscope.tables.numbers import at_least, number
 
 Record = Mapping[Any, Any]

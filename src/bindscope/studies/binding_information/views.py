@@ -16,7 +16,6 @@ import pandas as pd
 from bindscope.models.baselines import BASELINES
 from bindscope.studies.binding_information.best import BEST, best_rows
 from bindscope.studies.binding_information.columns import TOKENS
-from bindscope.studies.binding_information.flags import UNUSABLE, has_flag
 from bindscope.studies.binding_information.names import PAPERS, show_model
 from bindscope.studies.binding_information.quantities import (
     BEYOND,
@@ -29,6 +28,7 @@ from bindscope.studies.binding_information.quantities import (
 from bindscope.studies.binding_information.registry import known_families
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.tables import quoted
+from bindscope.tables.flags import UNUSABLE, has_flag
 from bindscope.tables.groups import Groups, complete_groups, group_names
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.quoted import Quoted, Record, name_order, over_models

@@ -28,6 +28,7 @@ from bindscope.studies.together.claims import (
     use_effects,
 )
 from bindscope.studies.together.names import BINDING_ID, BITS, ENDS, MEASURED, SAME_OBJECT, TOKENS
+from bindscope.tables.flags import unusable
 from bindscope.tables.rows import rows_with
 from bindscope.tables.rules import is_ratio, layer_number
 from bindscope.tables.schema import (
@@ -44,15 +45,6 @@ from bindscope.tables.schema import (
     table_of,
 )
 from bindscope.tables.write import read_table
-
-# A number of a row with one of these is not to be quoted: its fit did not end well, or it is above
-# a known truth.
-UNUSABLE: Final = ("above_truth", "collapsed", "diverged", "not_converged")
-
-
-def unusable(flags: str) -> str:
-    """Return those of a row's flags that forbid to show its numbers, joined by `;`."""
-    return ";".join(flag for flag in flags.split(";") if flag in UNUSABLE)
 
 
 def _ends(meaning: str) -> zip[tuple[str, str]]:
@@ -103,7 +95,7 @@ def _pairing(rows: pd.DataFrame, tokens: str) -> dict[str, Any]:
     """Return what those columns say of the best probe's rows at one place: a mean over seeds."""
     if not len(rows):
         return {}
-    flags = rows["flags"].map(unusable)
+    flags = rows["flags"].map(unusable).map(";".join)
     good = rows[(flags == "") & rows["pairing_lower_bound_bits"].notna()]
     if not len(good):
         reasons = [*flags, *rows["reason"].fillna("")]
@@ -186,7 +178,7 @@ def _same_object_row(rows: pd.DataFrame) -> dict[str, Any]:
     if not len(rows):
         return {}
     chosen = rows.sort_values("val_loss_bits", kind="stable").iloc[0]
-    if flags := unusable(str(chosen["flags"])):
+    if flags := ";".join(unusable(str(chosen["flags"]))):
         return {"same_object_status": flags}
     numbers = {"same_object_accuracy": "accuracy", "position_lead": "position_lead"}
     row = {"same_object_status": MEASURED, "same_object_val_loss_bits": chosen["val_loss_bits"]}

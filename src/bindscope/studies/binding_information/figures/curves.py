@@ -67,6 +67,22 @@ def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows[BEYOND.value].notna()].copy()
 
 
+def _by_dataset(
+    table: pd.DataFrame, models: Sequence[str], x: Mapping[str, float], few: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return curves over datasets, which are at the places `x`, and the names of their lines.
+
+    Where no model has two places there is nothing to draw, which `few` says.
+    """
+    rows = curve_rows(table)
+    rows = rows[rows["dataset"].isin(list(x))]
+    labels = model_labels(rows, models)
+    places = rows["dataset"].map(x).astype(float)
+    rows = rows.assign(line=rows["model"].map(labels), dataset_line="", x=places)
+    rows = some(_with_several(rows), few)
+    return rows, name_order(rows["line"], list(labels.values()))
+
+
 def _with_several(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep curves (`line`, tokens, probe) with two values of `x` or more, in the order of `x`."""
     curve = ["line", "tokens", "probe"]
@@ -242,15 +258,9 @@ def complexity(
 
     The paper reports no numbers for this curve, and is quoted in words.
     """
-    rows = curve_rows(table)
-    rows = rows[rows["dataset"].isin(list(cells))]
-    places = rows["dataset"].map(cells).astype(float)
-    labels = model_labels(rows, models)
-    named = rows.assign(line=rows["model"].map(labels), dataset_line="", x=places)
-    rows = _with_several(named)
-    some(rows, "No model was measured on feature spaces of two sizes or more.")
+    few = "No model was measured on feature spaces of two sizes or more."
+    rows, lines = _by_dataset(table, models, cells, few)
     marks, note = trend_of("complexity", trends, table, cells)
-    lines = name_order(rows["line"], list(labels.values()))
     return _against(rows, lines, "number of possible objects, K", marks, "cells", note)
 
 
@@ -319,14 +329,9 @@ def occlusion(
     """
     test = statistics[statistics["split"] == "test"].set_index("dataset")
     test = test[test["camera_height"].notna()]  # scenes that a camera sees
-    rows = curve_rows(table)
-    rows = rows[rows["dataset"].isin(test.index)]
-    height = rows["dataset"].map(test["camera_height"]).astype(float)
-    labels = model_labels(rows, models)
-    named = rows.assign(line=rows["model"].map(labels), dataset_line="", x=height)
-    rows = _with_several(named)
-    some(rows, "No model was measured at two camera heights or more.")
-    look = looks(name_order(rows["line"], list(labels.values())))
+    few = "No model was measured at two camera heights or more."
+    rows, lines = _by_dataset(table, models, test["camera_height"].to_dict(), few)
+    look = looks(lines)
     grid, rows = _pairs(rows, ("height", "hidden"), sharex="col", sharey="row")
     rows = _in(rows, "share")
     hidden = 100.0 * rows["dataset"].map(test["mean_occlusion"]).astype(float)

@@ -24,7 +24,13 @@ from bindscope.studies.binding_information.names import (
     label_tokens,
     show_model,
 )
-from bindscope.studies.binding_information.quantities import BEYOND, PARTS
+from bindscope.studies.binding_information.quantities import (
+    ASYMPTOTE,
+    BEYOND,
+    CURVE_BOUND,
+    PAIRING,
+    PARTS,
+)
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
 from bindscope.studies.binding_information.views import (
     family_order,
@@ -173,7 +179,7 @@ def learning_curve(
     datasets = sorted(rows["dataset"].unique())
     quantities = [name for name in _PARTS if name in set(rows["quantity"])]
     grid = crossed(datasets, quantities, (1.1 + 0.12 * len(lines), 2.1), sharex=True)
-    facets(rows, look, grid, ("dataset", "quantity"), x="n_train_scenes", y="lower_bound_bits",
+    facets(rows, look, grid, ("dataset", "quantity"), x="n_train_scenes", y=CURVE_BOUND.value,
            band=0.2)  # fmt: skip
     for (dataset, quantity), axes in grid.panels.items():
         part = rows[(rows["dataset"] == dataset) & (rows["quantity"] == quantity)]
@@ -198,14 +204,14 @@ def learning_curve(
 def _parts(table: pd.DataFrame) -> pd.DataFrame:
     """Return the chain's parts, means over seeds; an end only where every seed has one."""
     rows = table[table["quantity"].isin(list(_PARTS)) & (table["control"] == "none")]
-    rows = rows[rows["lower_bound_bits"].notna()]
-    apart = set(rows.loc[rows["quantity"] == "pairing", "dataset"])
-    rows = rows[(rows["quantity"] != "conditional") | ~rows["dataset"].isin(apart)]
+    rows = rows[rows[CURVE_BOUND.value].notna()]
+    apart = set(rows.loc[rows["quantity"] == PAIRING.name, "dataset"])
+    rows = rows[(rows["quantity"] != BEYOND.name) | ~rows["dataset"].isin(apart)]
     numbers = [c.name for c in CURVE_SCHEMA.columns if c.kind == "float64"]
     groups = rows.groupby([*_CURVE, "quantity", "n_train_scenes"], sort=False, observed=True)
     means = groups[numbers].mean()
-    ends = [name for name in numbers if name.startswith("asymptote_bits")]
-    means[ends] = means[ends].where(groups["asymptote_bits"].count() == groups.size())
+    ends = list(ASYMPTOTE.interval)
+    means[ends] = means[ends].where(groups[ASYMPTOTE.value].count() == groups.size())
     return means.reset_index()
 
 
@@ -227,13 +233,14 @@ def _ends(axes: Axes, part: pd.DataFrame, look: Mapping[str, Look]) -> None:
     n_lines = max(part["line"].nunique(), 2)
     for i, (line, curve) in enumerate(part.groupby("line", sort=False)):
         last, color = curve.sort_values("n_train_scenes").iloc[-1], look[str(line)]["color"]
-        if pd.notna(last["asymptote_bits"]):
-            end = last["asymptote_bits"]
+        end, low, high = (last[name] for name in ASYMPTOTE.interval)
+        if pd.notna(end):
             place = right * (right / counts[-1]) ** (0.5 * i / (n_lines - 1))
-            way = [last["n_train_scenes"], place], [last["lower_bound_bits"], end]
+            way = [last["n_train_scenes"], place], [last[CURVE_BOUND.value], end]
             axes.plot(*way, color=color, linestyle=_DASHES, linewidth=1)
-            ends = [[end - last["asymptote_bits_low"]], [last["asymptote_bits_high"] - end]]
-            axes.errorbar([place], [end], ends, color=color, fmt="_", capsize=2, lw=1)
+            axes.errorbar(
+                [place], [end], [[end - low], [high - end]], color=color, fmt="_", capsize=2, lw=1
+            )
     axes.axhline(part["entropy_bits"].iloc[0], color=GREY, linestyle=":")
     zero_line(axes)
     axes.set_xscale("log")
