@@ -201,6 +201,37 @@ def each_model(
     return means.reset_index()
 
 
+def average(groups: Any, columns: Sequence[str], quantities: Iterable[Quantity]) -> pd.DataFrame:
+    """Average columns over the rows of each group (training seeds), with intervals of quantities.
+
+    Of several rows they are t intervals of the mean, of a single one its own; within what the
+    quantity can be.
+
+    Parameters
+    ----------
+    groups
+        What `DataFrame.groupby` returns.
+    columns
+        Numbers, among them ends of intervals.
+    quantities
+        Those that are averaged; others are left out.
+    """
+    numbers = groups[[*columns]]
+    means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
+    for quantity in quantities:
+        value, low, high = quantity.interval
+        if value not in means:
+            continue
+        half = half_width(deviations[value], counts[value])
+        for end, of_several in ((low, means[value] - half), (high, means[value] + half)):
+            of_one = means.get(end, np.nan)
+            means[end] = of_several.where(counts[value] > 1, of_one)
+        least = 0.0 if quantity.is_bound else quantity.least
+        most = means[quantity.entropy] if quantity.is_bound else quantity.most
+        means[[low, high]] = means[[low, high]].clip(least).clip(upper=most, axis=0)
+    return means
+
+
 def over_models(
     single: pd.DataFrame,
     place: Sequence[str],
@@ -209,25 +240,11 @@ def over_models(
 ) -> pd.DataFrame:
     """Average what `each_model` returned over the models of each group, `n_models` of them.
 
-    Ends of intervals are means too; of several models they are those of the t interval of the mean
-    over training seeds, within what the quantity can be. No group's name stands for one model: a
-    single one has its own name.
+    No group's name stands for one model: a single one has its own name.
     """
     single = single.assign(alone=single["model"], model=single["group"])
     groups = single.groupby([*place], sort=False, observed=True, dropna=False)
-    numbers = groups[_numbers(single)]
-    means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
-    for quantity in quantities:
-        value, low, high = quantity.interval
-        if value not in means or low not in means:
-            continue
-        half = half_width(deviations[value], counts[value])
-        several = counts[value] > 1
-        means[low] = means[low].mask(several, means[value] - half)
-        means[high] = means[high].mask(several, means[value] + half)
-        least = 0.0 if quantity.is_bound else quantity.least
-        most = means[quantity.entropy] if quantity.is_bound else quantity.most
-        means[[low, high]] = means[[low, high]].clip(least).clip(upper=most, axis=0)
+    means = average(groups, _numbers(single), quantities)
     names = [name for name in ("group", "alone", *labels) if name in single]
     means[names] = groups[names].first()
     means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()

@@ -9,14 +9,16 @@ each space with each query pool, is subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from bindscope.statistics.means import half_width
 from bindscope.statistics.rank_correlation import rank_correlation
+from bindscope.tables.quantities import Quantity
+from bindscope.tables.quoted import average
 from bindscope.tables.rows import rows_with
 
 # --- Controlled dual encoders -------------------------------------------------------------------
@@ -24,6 +26,20 @@ from bindscope.tables.rows import rows_with
 PLANTED = " (planted)"  # after a name: its structure was chosen, not learned
 GROUP = ["encoder", "space", "query_pool", "coverage"]
 OUTCOME = "held_out_accuracy"
+ACCURACY: Final = Quantity(
+    name="accuracy",
+    value="accuracy",
+    low="accuracy_low",
+    high="accuracy_high",
+    least=0.0,
+    most=1.0,
+)
+VALUE: Final = Quantity(
+    name="value", value="value", low="value_low", high="value_high", least=0.0, most=1.0
+)
+GAIN: Final = Quantity(
+    name="gain", value="gain", low="gain_low", high="gain_high", least=-1.0, most=1.0
+)
 FEWEST = 3  # groups of a stratum
 WITHIN = "of one kind and coverage"
 # Columns of a run, as figures and correlations call them.
@@ -78,26 +94,17 @@ def encoder_models(table: pd.DataFrame) -> pd.DataFrame:
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Return means over seeds of `accuracy` with t intervals, which are empty for one seed."""
-    return _over_runs(rows, GROUP, {"accuracy": 0.0}, ["floor", "chance"])
+    return _over_runs(rows, GROUP, (ACCURACY,))
 
 
 def _over_runs(
-    rows: pd.DataFrame, keys: list[str], numbers: Mapping[str, float], others: list[str]
+    rows: pd.DataFrame, keys: Sequence[str], quantities: Sequence[Quantity]
 ) -> pd.DataFrame:
-    """Average columns over runs: `numbers`, between their least mean and 1, and `others`.
-
-    Numbers have t intervals over runs; where there is one run, its own, if it has one. `n` says how
-    many there are.
-    """
-    runs = rows.groupby(keys, sort=False)
-    n = runs.size()
-    means = runs[[*numbers, *others]].mean().assign(n=n)
-    for name, least in numbers.items():
-        half = half_width(runs[name].std(), n)
-        for end, sign in ((f"{name}_low", -1), (f"{name}_high", 1)):
-            of_one = runs[end].mean() if end in rows else np.nan
-            means[end] = (means[name] + sign * half).clip(least, 1.0).where(n > 1, of_one)
-    return means.reset_index()
+    """Average quantities, `floor` and `chance` over runs, which `n` counts."""
+    names = [name for quantity in quantities for name in quantity.interval if name in rows]
+    runs = rows.groupby([*keys], sort=False)
+    means = average(runs, [*names, "floor", "chance"], quantities)
+    return means.assign(n=runs.size()).reset_index()
 
 
 def measures(models: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -220,9 +227,9 @@ def approximated(
         return rows
     rows = rows[rows["coverage"] == rows["coverage"].max()]
     keys = [*EMBEDDING, "variant", "kind", "trained_coverage"]
-    numbers = {"value": -np.inf if measure.startswith("r2") else 0.0, "gain": -1.0}
+    value = replace(VALUE, least=None) if measure.startswith("r2") else VALUE
     fewest = rows.groupby(keys)[["n_scenes", "n_resampled"]].min().reset_index()
-    return _over_runs(rows, keys, numbers, ["floor", "chance"]).merge(fewest, on=keys)
+    return _over_runs(rows, keys, (value, GAIN)).merge(fewest, on=keys)
 
 
 def wide(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
