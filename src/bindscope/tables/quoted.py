@@ -217,7 +217,8 @@ def average(groups: Any, columns: Sequence[str], quantities: Iterable[Quantity])
         Those that are averaged; others are left out.
     """
     numbers = groups[[*columns]]
-    means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
+    means: pd.DataFrame = numbers.mean()
+    deviations, counts = numbers.std(), numbers.count()
     for quantity in quantities:
         value, low, high = quantity.interval
         if value not in means:

@@ -120,11 +120,11 @@ def tokens(
 
 def _compared(rows: pd.DataFrame) -> pd.DataFrame:
     """Return groups of seeds, and all rows of models that stand alone; those to compare, if any."""
-    models = each_model(named_groups(rows))
-    groups = over_seeds(rows)
-    alone = models[models["model"].isin(groups["model"])]
-    both = pd.concat([groups[~groups["model"].isin(alone["model"])], alone])
-    bars = both.groupby(["dataset", "model"])["probe"].transform("size")
+    names = ["dataset", "model"]
+    models, groups = each_model(named_groups(rows)), over_seeds(rows)
+    alone = models.merge(groups[names].drop_duplicates(), on=names)
+    both = pd.concat([groups[groups["n_models"] > 1], alone])
+    bars = both.groupby(names)["probe"].transform("size")
     return both[bars > 1] if (bars > 1).any() else both
 
 

@@ -330,7 +330,8 @@ def occlusion(
     test = statistics[statistics["split"] == "test"].set_index("dataset")
     test = test[test["camera_height"].notna()]  # scenes that a camera sees
     few = "No model was measured at two camera heights or more."
-    rows, lines = _by_dataset(table, models, test["camera_height"].to_dict(), few)
+    heights = {str(name): float(height) for name, height in test["camera_height"].items()}
+    rows, lines = _by_dataset(table, models, heights, few)
     look = looks(lines)
     grid, rows = _pairs(rows, ("height", "hidden"), sharex="col", sharey="row")
     rows = _in(rows, "share")
