@@ -42,14 +42,16 @@ def read_baselines(images: Any, n_scenes: int, where: str) -> dict[str, Represen
     shape = tuple(images.shape)
     if len(shape) != 4 or shape[-1] != 3 or 0 in shape or images.dtype != np.uint8:
         raise InputError(
-            where, f"`images` is {images.dtype} {shape}",
+            where,
+            f"`images` is {images.dtype} {shape}",
             "give uint8 (N, H, W, 3), colors of 0 to 255 last",
-        )  # fmt: skip
+        )
     if shape[0] != n_scenes:
         raise InputError(
-            where, f"there are {shape[0]} images for {n_scenes} scenes",
+            where,
+            f"there are {shape[0]} images for {n_scenes} scenes",
             "give one image for each scene of `Z`",
-        )  # fmt: skip
+        )
     values = {
         name: np.concatenate([BASELINES[name].describe(block) for block in _blocks(images)])
         for name in ("color-histogram", "pixels")

@@ -70,23 +70,26 @@ def read_labels(
     else:
         if scenes is not None:
             raise InputError(
-                WHERE, "`scenes` names the scenes of a table, and `objects` are object codes",
+                WHERE,
+                "`scenes` names the scenes of a table, and `objects` are object codes",
                 "leave it out: codes are in the order of `Z`",
-            )  # fmt: skip
+            )
         codes = _bits(objects)
         if len(codes) != n_scenes:
             raise InputError(
-                WHERE, f"there are {len(codes)} object codes for {n_scenes} scenes",
+                WHERE,
+                f"there are {len(codes)} object codes for {n_scenes} scenes",
                 "give one object code for each scene of `Z`",
-            )  # fmt: skip
+            )
         known = _space(space, codes)
     sizes = tuple(group.size for group in known.groups)
     codes = _flat(codes, sizes)
     if (codes == codes[0]).all():
         raise InputError(
-            WHERE, "all scenes have the same objects",
+            WHERE,
+            "all scenes have the same objects",
             "give scenes that differ: there is nothing to decode",
-        )  # fmt: skip
+        )
     of_split, prior = _priors(known, codes, rows)
     if groups is not None:
         groups = np.unique(np.asarray(groups), return_inverse=True)[1]
@@ -104,9 +107,11 @@ def _from_table(
     table = read_objects(frame, n_scenes, WHERE, "objects", declared, scenes)
     if declared and sorted(declared) != sorted(_slugs(table.levels)):
         raise InputError(
-            WHERE, f"`space` has the groups {', '.join(declared)}, and `objects` the columns "
-            f"{', '.join(table.levels)}", "give them the same names",
-        )  # fmt: skip
+            WHERE,
+            f"`space` has the groups {', '.join(declared)}, and `objects` the columns "
+            f"{', '.join(table.levels)}",
+            "give them the same names",
+        )
     if space is None:
         space = table.sizes
     elif isinstance(space, Mapping):
@@ -117,9 +122,10 @@ def _from_table(
     sizes = tuple(group.size for group in known.groups)
     if sizes != table.sizes:
         raise InputError(
-            WHERE, f"`space` has groups of {sizes} values, `objects` of {table.sizes}",
+            WHERE,
+            f"`space` has groups of {sizes} values, `objects` of {table.sizes}",
             "make columns categorical if some of their values never occur",
-        )  # fmt: skip
+        )
     return known, codes, _note_of(table)
 
 
@@ -158,9 +164,11 @@ def _priors(
             everything = anchors(dataset, codes)
         except ValueError as error:
             raise InputError(
-                WHERE, str(error), f"correct its code, or `space`, which is {space.kind}: "
+                WHERE,
+                str(error),
+                f"correct its code, or `space`, which is {space.kind}: "
                 f"{space.model_dump(exclude={'kind', 'groups'})}",
-            ) from error  # fmt: skip
+            ) from error
         of_split = {
             name: {kind: values[index] for kind, values in everything.items()}
             for name, index in rows.items()
@@ -174,9 +182,10 @@ def _refuse_outside(numbers: Array, fewest: int, most: int) -> None:
     if outside.any():
         first = int(np.argmax(outside))
         raise InputError(
-            WHERE, f"scene {first} has {numbers[first]} objects; the space allows {fewest} to "
-            f"{most}", "leave such scenes out, or widen `space`",
-        )  # fmt: skip
+            WHERE,
+            f"scene {first} has {numbers[first]} objects; the space allows {fewest} to {most}",
+            "leave such scenes out, or widen `space`",
+        )
 
 
 def _space(space: Any, codes: Bits) -> Any:
@@ -192,9 +201,10 @@ def _space(space: Any, codes: Bits) -> Any:
         return read_options(Space, content, WHERE, "space")
     if space is None and codes.ndim == 2:
         raise InputError(
-            WHERE, f"object codes {codes.shape} do not say what the feature groups are",
+            WHERE,
+            f"object codes {codes.shape} do not say what the feature groups are",
             "give `objects` as a DataFrame, as grids (N, 6, 6), or `space`: the groups' sizes",
-        )  # fmt: skip
+        )
     sizes = codes.shape[1:] if space is None else tuple(space)
     most = int(codes.reshape(len(codes), -1).sum(1, dtype=np.int64).max(initial=1))
     groups = [{"name": f"group{i + 1}", "size": size} for i, size in enumerate(sizes)]
@@ -206,9 +216,10 @@ def _flat(codes: Bits, sizes: tuple[int, ...]) -> Bits:
     """Return codes or grids as codes (N, K)."""
     if codes.shape[1:] not in ((prod(sizes),), sizes):
         raise InputError(
-            WHERE, f"objects are {codes.shape}, and the groups of `space` have sizes {sizes}",
+            WHERE,
+            f"objects are {codes.shape}, and the groups of `space` have sizes {sizes}",
             f"give codes (N, {prod(sizes)}) or grids (N, {', '.join(map(str, sizes))})",
-        )  # fmt: skip
+        )
     return codes.reshape(len(codes), -1)
 
 
@@ -216,12 +227,14 @@ def _bits(values: Any) -> Bits:
     array = to_array(values, WHERE, "objects")
     if array.ndim < 2 or not len(array):
         raise InputError(
-            WHERE, f"`objects` is {array.shape}",
+            WHERE,
+            f"`objects` is {array.shape}",
             "give a DataFrame with a row per object, or a row of bits per scene",
-        )  # fmt: skip
+        )
     if not ((array == 0) | (array == 1)).all():
         raise InputError(
-            WHERE, "`objects` holds other values than 0 and 1",
+            WHERE,
+            "`objects` holds other values than 0 and 1",
             "a code says which objects occur, not how many of them",
-        )  # fmt: skip
+        )
     return array.astype(np.uint8)

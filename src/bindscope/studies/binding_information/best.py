@@ -92,9 +92,16 @@ _PARTS: Final = (
 )
 # The same of all fits of a place: names, numbers of scenes, what there is to know.
 _OF_PLACE: Final = (
-    *KEY, *ENTROPIES, "model_kind", "model_seed", "n_layers", "n_train", "n_val", "n_test",
+    *KEY,
+    *ENTROPIES,
+    "model_kind",
+    "model_seed",
+    "n_layers",
+    "n_train",
+    "n_val",
+    "n_test",
     *(quantity.truth for quantity in QUANTITIES),
-)  # fmt: skip
+)
 
 
 def best_rows(
@@ -177,13 +184,15 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
         "protocol": preferred.row["protocol"],
         "steps": max((c.row["steps"] for c in winners if c.row["steps"] is not None), default=None),
         "options": canonical_json(
-            {"family": family_of(preferred.row["options"]),
-             "parts": {part: c.row["probe"] for part, c in won.items() if c}}
+            {
+                "family": family_of(preferred.row["options"]),
+                "parts": {part: c.row["probe"] for part, c in won.items() if c},
+            }
         ),
         "flags": flag_text([*flags, *above_prior(row)]),
         "spec_key": sha256(canonical_json(keys)),
         "code_key": preferred.row["code_key"],
-    }  # fmt: skip
+    }
     if winners:
         row |= status_of(row, counts_reason)
     else:

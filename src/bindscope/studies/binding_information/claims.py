@@ -86,8 +86,11 @@ def effects(table: pd.DataFrame, quoted: Quoted, models: Sequence[str] = ()) -> 
     fitted to. Names of `models` are in the configuration's order.
     """
     decoded = list(_decoded(table, quoted))
-    return [*(effect for _, effect in decoded), *_beyond_colors(table, decoded),
-            *compared(table, models)]  # fmt: skip
+    return [
+        *(effect for _, effect in decoded),
+        *_beyond_colors(table, decoded),
+        *compared(table, models),
+    ]
 
 
 def _decoded(table: pd.DataFrame, quoted: Quoted) -> Iterator[tuple[str, Effect]]:
@@ -129,13 +132,18 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
         reason = _ASSUMED if effect.reason == _ASSUMED else ""
         words = f"{BASELINES[rival['model']].words} ({AT_LEAST}{at_least(value)})"
         yield Effect(
-            BINDS, f"{effect.where}, against {words}",
-            effect.value - value, effect.low - high, effect.high - low, effect.n, effect.resampled,
+            BINDS,
+            f"{effect.where}, against {words}",
+            effect.value - value,
+            effect.low - high,
+            effect.high - low,
+            effect.n,
+            effect.resampled,
             f"{rival['model']} is flagged {flags}" if flags else reason,
             # Against a rival of nothing, the exact test against 0 stands.
             p_value=None if high else effect.p_value,
             is_bound=not high,
-        )  # fmt: skip
+        )
 
 
 def strongest_rivals(table: pd.DataFrame) -> dict[str, Record]:
@@ -185,10 +193,15 @@ def _difference(where: str, more: str, less: str, values: Mapping[str, Values]) 
     alone = [name for name in (more, less) if len(values[name]) < 2]
     constant = first.std() + second.std() == 0
     return Effect(
-        MORE, where, *ends, len(first) + len(second), TRAINING_SEEDS,
+        MORE,
+        where,
+        *ends,
+        len(first) + len(second),
+        TRAINING_SEEDS,
         f"one training seed of {alone[0]}" if alone else "",
-        None if alone or constant else welch_freedom(first, second), directions=2,
-    )  # fmt: skip
+        None if alone or constant else welch_freedom(first, second),
+        directions=2,
+    )
 
 
 def _bound(name: str, values: Mapping[str, Values]) -> str:

@@ -333,9 +333,7 @@ _FIT = (
     ),
 )
 
-BINDING_COLUMNS: tuple[Column, ...] = (
-    *_NAMES, *_SIZES, *_LOSSES, *_ESTIMATES, *_FIT, *KEYS
-)  # fmt: skip
+BINDING_COLUMNS: tuple[Column, ...] = (*_NAMES, *_SIZES, *_LOSSES, *_ESTIMATES, *_FIT, *KEYS)
 
 _SCENES_MEASURED = "`information`: the first test scenes"
 
@@ -384,14 +382,21 @@ CURVE_COLUMNS: tuple[Column, ...] = (
     _scenes("n_train_scenes", "Train scenes, the first of the split.", "config `shares`"),
     _scenes("n_test_scenes", "Test scenes, the same at every share.", "config `n_scenes.test`"),
     share(
-        "share", "share of the train scenes", "`n_train_scenes` over all there are.",
-        "config `shares`", null="never", reference="exact",
+        "share",
+        "share of the train scenes",
+        "`n_train_scenes` over all there are.",
+        "config `shares`",
+        null="never",
+        reference="exact",
     ),
     _entropy("entropy_bits", "Entropy of the quantity: all there is to find.", "`priors`"),
     bits(
         "prior_loss_bits",
         "What the exact prior alone pays for it on the test scenes.",
-        "`information`", null="never", low=0.0, reference="exact",
+        "`information`",
+        null="never",
+        low=0.0,
+        reference="exact",
     ),
     *_bound(CURVE_BOUND),
     bits(ASYMPTOTE.value, ASYMPTOTE.meaning, ASYMPTOTE.source),
@@ -405,4 +410,4 @@ CURVE_COLUMNS: tuple[Column, ...] = (
     ),
     label("reason", "Why a number is missing.", CURVE_BOUND.source, null="allowed"),
     *KEYS,
-)  # fmt: skip
+)

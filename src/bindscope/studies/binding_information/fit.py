@@ -102,13 +102,23 @@ def fit_row(
     # Intervals are over the feature codes that the probe was tested on.
     test = data.shuffled_labels(result.seed).test if shuffled else data.test
     row = estimate(
-        result, prior, test.objects, whole(test.features), information,
-        disjoint=disjoint, nothing_to_learn=shuffled, groups=data.test.groups,
-    )  # fmt: skip
+        result,
+        prior,
+        test.objects,
+        whole(test.features),
+        information,
+        disjoint=disjoint,
+        nothing_to_learn=shuffled,
+        groups=data.test.groups,
+    )
     return {
-        **names, "seed": result.seed, **counts, "protocol": probe.protocol,
-        "options": canonical_json(options), **row,
-    }  # fmt: skip
+        **names,
+        "seed": result.seed,
+        **counts,
+        "protocol": probe.protocol,
+        "options": canonical_json(options),
+        **row,
+    }
 
 
 def write_fit(

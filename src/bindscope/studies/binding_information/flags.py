@@ -33,8 +33,11 @@ STATUSES: Final = {
     "undefined": "measured, but a quantity has no value",
 }
 # A loss that every fit of a target has -> that target.
-_FITTED = {"loss_object_bits": "plain", "loss_object_anchored_bits": "anchored",
-           "loss_chained_feature_bits": "chained"}  # fmt: skip
+_FITTED = {
+    "loss_object_bits": "plain",
+    "loss_object_anchored_bits": "anchored",
+    "loss_chained_feature_bits": "chained",
+}
 
 
 def is_bound(flags: str) -> bool:

@@ -76,10 +76,16 @@ def learning_curve(
             row
             for seed in seeds
             for row in learning_curve(
-                probe, data.shuffled_labels(seed), [seed], shares, prior, config,
-                disjoint=disjoint, checkpoints=checkpoints,
+                probe,
+                data.shuffled_labels(seed),
+                [seed],
+                shares,
+                prior,
+                config,
+                disjoint=disjoint,
+                checkpoints=checkpoints,
             )
-        ]  # fmt: skip
+        ]
     scenes = stages(data.train.n_scenes, shares)
     fits = [run_fit(probe, with_first(data, n), seeds, "none", checkpoints) for n in scenes]
     return [
@@ -154,11 +160,16 @@ def curve_rows(
         curve = _curve(of_stages, scenes, clusters, config)
         rows += [
             {
-                **about, "seed": result.seed, "n_train_scenes": n, "steps": result.steps,
-                "share": n / data.train.n_scenes, "flags": _flags(result, parts), **point,
+                **about,
+                "seed": result.seed,
+                "n_train_scenes": n,
+                "steps": result.steps,
+                "share": n / data.train.n_scenes,
+                "flags": _flags(result, parts),
+                **point,
             }
             for result, n, point in zip(results, scenes, curve, strict=True)
-        ]  # fmt: skip
+        ]
     return rows
 
 

@@ -139,9 +139,10 @@ def _baselines(images: Any, layers: dict[str, Representation]) -> dict[str, Repr
     """Return the baselines of the images, if any, by the layer that they stand in."""
     if reserved := [layer for layer in layers if layer.startswith(PREFIX)]:
         raise InputError(
-            WHERE, f"a layer of `Z` is called {reserved[0]!r}",
+            WHERE,
+            f"a layer of `Z` is called {reserved[0]!r}",
             "call it otherwise: baselines of `images` have such names",
-        )  # fmt: skip
+        )
     return {} if images is None else read_baselines(images, _n_scenes(layers), WHERE)
 
 
@@ -177,9 +178,10 @@ def _measured(
     if not tasks:
         shapes = ", ".join(str(z.shape) for z in layers.values())
         raise InputError(
-            WHERE, f"no probe can read `Z` {shapes}. {' '.join(notes)}",
+            WHERE,
+            f"no probe can read `Z` {shapes}. {' '.join(notes)}",
             'give patch tokens (N, T, d), or add "linear" to `probes`',
-        )  # fmt: skip
+        )
     inputs: dict[tuple[str, str], ProbeData] = {}
     rows = []
     for probe, layer, tokens in progress_bar(tasks, "fits"):
@@ -204,8 +206,16 @@ def _fitted(
 ) -> dict[str, Any]:
     """Fit one probe and make its row."""
     layer, tokens = place
-    names = {"dataset": ARRAYS, "model": ARRAYS, "layer": layer, "tokens": tokens,
-             "probe": probe.name, "control": control, "spec_key": "", "code_key": ""}  # fmt: skip
+    names = {
+        "dataset": ARRAYS,
+        "model": ARRAYS,
+        "layer": layer,
+        "tokens": tokens,
+        "probe": probe.name,
+        "control": control,
+        "spec_key": "",
+        "code_key": "",
+    }
     with on_threads(probe.threads):
         (result,) = run_fit(probe, data, [random_state], control)
     row = fit_row(result, data, labels.prior, names, probe, Information())

@@ -167,9 +167,14 @@ def measured_rows(
 ) -> pd.DataFrame:
     """Return the table of `binding_information`, as that of a run."""
     result = binding_information(
-        planted(objects, rng), objects, space=space, probes=[PROBE], images=images,
-        random_state=seed, device="cpu",
-    )  # fmt: skip
+        planted(objects, rng),
+        objects,
+        space=space,
+        probes=[PROBE],
+        images=images,
+        random_state=seed,
+        device="cpu",
+    )
     return rows_of_run(result.table)
 
 

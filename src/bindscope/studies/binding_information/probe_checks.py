@@ -76,9 +76,14 @@ def check_probe(family: str, *, contains: Sequence[str] = ("linear",), **options
 
 
 def planted_bits(
-    n: Sequence[int] = (300, 100, 80), dim: int = 10, sizes: tuple[int, ...] = SIZES,
-    noise: float = 0.3, seed: int = 0, tokens: int = 0, cls: bool = True,
-) -> ProbeData:  # fmt: skip
+    n: Sequence[int] = (300, 100, 80),
+    dim: int = 10,
+    sizes: tuple[int, ...] = SIZES,
+    noise: float = 0.3,
+    seed: int = 0,
+    tokens: int = 0,
+    cls: bool = True,
+) -> ProbeData:
     """Return independent bits of rate 1/4, seen through a random matrix and noise.
 
     Anchors are the exact prior of O; those of F and of O given F rule out what F rules out. (With
@@ -328,14 +333,17 @@ def _check_fits(probe: ProbeOptions, contains: Sequence[str]) -> None:
     chained = [name for name in both[0].losses if name.startswith("chained_")]
     anchored = float(both[0].losses["object_anchored"].mean())
     decoded = float(both[0].anchor_losses["object_anchored"].mean()) - anchored
-    _require(decoded > DECODED * entropy, f"planted bits are decoded: {decoded:.2f} of "
-             f"{entropy:.2f} bits")  # fmt: skip
+    _require(
+        decoded > DECODED * entropy,
+        f"planted bits are decoded: {decoded:.2f} of {entropy:.2f} bits",
+    )
     for name in chained:
         gain = both[0].anchor_losses[name] - both[0].losses[name]
         _require(float(gain.mean()) > 0, f"planted bits are decoded ({name})")
     shuffled = fit(probe, data.shuffled_labels(0), [0])[0]
-    gained = float((shuffled.anchor_losses["object_anchored"]
-                    - shuffled.losses["object_anchored"]).mean())  # fmt: skip
+    gained = float(
+        (shuffled.anchor_losses["object_anchored"] - shuffled.losses["object_anchored"]).mean()
+    )
     _require(gained < 0.05 * entropy, f"shuffled labels hold nothing: {gained:.2f} bits decoded")
     _check_loaded(both[0], data)
     for name in contains:

@@ -14,17 +14,41 @@ from bindscope.studies.binding_information.views import last_layers, measured, o
 from bindscope.tables.rows import PathLike
 
 COLUMNS = [
-    "paper", "table", "dataset", "model", "layer", "tokens", "probe", "quantity", "value", "unit",
+    "paper",
+    "table",
+    "dataset",
+    "model",
+    "layer",
+    "tokens",
+    "probe",
+    "quantity",
+    "value",
+    "unit",
     "note",
-]  # fmt: skip
+]
 TREND_COLUMNS = [
-    "paper", "study", "source", "dataset", "cells", "model", "axis", "axis_value", "quantity",
-    "value", "unit", "note",
-]  # fmt: skip
+    "paper",
+    "study",
+    "source",
+    "dataset",
+    "cells",
+    "model",
+    "axis",
+    "axis_value",
+    "quantity",
+    "value",
+    "unit",
+    "note",
+]
 HISTOGRAM_COLUMNS = [
-    "dataset", "title", "preset", "preset_dataset", "h_counts_given_feature_bits",
-    "h_object_given_feature_bits", "note",
-]  # fmt: skip
+    "dataset",
+    "title",
+    "preset",
+    "preset_dataset",
+    "h_counts_given_feature_bits",
+    "h_object_given_feature_bits",
+    "note",
+]
 PRINTED_DIGITS_BITS = 0.05
 """The papers print entropies with one decimal."""
 

@@ -37,8 +37,14 @@ from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
 _OF_A_RUN: Final = (
-    "dataset", "model", "model_kind", "model_seed", "n_layers", "spec_key", "code_key",
-)  # fmt: skip
+    "dataset",
+    "model",
+    "model_kind",
+    "model_seed",
+    "n_layers",
+    "spec_key",
+    "code_key",
+)
 _JOINED: Final = ("null_", "truth_")
 
 
@@ -93,9 +99,13 @@ def rows_of_run(table: pd.DataFrame) -> pd.DataFrame:
     baseline = _is_baseline(table)
     models = ("layer " + layers).where(layers != "", "Z")
     return table.assign(
-        dataset=ARRAYS, model=models.mask(baseline, layers.str.removeprefix(PREFIX)), layer="1",
-        n_layers=1, model_kind=np.where(baseline, "baseline", ARRAYS), model_seed=0,
-    )  # fmt: skip
+        dataset=ARRAYS,
+        model=models.mask(baseline, layers.str.removeprefix(PREFIX)),
+        layer="1",
+        n_layers=1,
+        model_kind=np.where(baseline, "baseline", ARRAYS),
+        model_seed=0,
+    )
 
 
 def result_effects(table: pd.DataFrame) -> list[Effect]:
@@ -144,8 +154,9 @@ def summarize(result: Result) -> Summary:
     if flags:
         closing.append("; ".join(f"{flag}: {FLAGS[flag]}" for flag in flags) + ".")
     frame = pd.DataFrame(lines)
-    return Summary(heading, frame if frame["flags"].any() else frame.drop(columns="flags"),
-                   tuple(closing))  # fmt: skip
+    return Summary(
+        heading, frame if frame["flags"].any() else frame.drop(columns="flags"), tuple(closing)
+    )
 
 
 def _flags_of(row: Record, parts: Sequence[Quantity]) -> list[str]:

@@ -73,9 +73,15 @@ def correlation_effect(
     value, low, high = rank_correlation(groups, n_samples, seed)
     least = FEWEST_WITH_DEPTH if "depth" in names else FEWEST_GROUPS
     return Effect(
-        CORRELATED, dataset, value, min(low, value), max(high, value), len(groups),
-        "groups of models", f"fewer than {least} groups" if len(groups) < least else "",
-    )  # fmt: skip
+        CORRELATED,
+        dataset,
+        value,
+        min(low, value),
+        max(high, value),
+        len(groups),
+        "groups of models",
+        f"fewer than {least} groups" if len(groups) < least else "",
+    )
 
 
 def use_effects(table: pd.DataFrame) -> list[Effect]:
@@ -106,9 +112,15 @@ def _effect(
     value, low, high = map(float, ends)
     where = f"{row['model']} ({row['suite']}, {row['task']}), {row['place']}"
     return Effect(
-        claim, where, value, min(low, value), max(high, value), int(n) if pd.notna(n) else 0,
-        unit, reason,
-    )  # fmt: skip
+        claim,
+        where,
+        value,
+        min(low, value),
+        max(high, value),
+        int(n) if pd.notna(n) else 0,
+        unit,
+        reason,
+    )
 
 
 def correlation(judgment: Judgment) -> str:

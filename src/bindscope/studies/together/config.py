@@ -104,9 +104,10 @@ def problems(config: Config, section: Together) -> Iterator[str]:
             )
             return
         measured[study] = {
-            pair for pair in pairs(study_config)
+            pair
+            for pair in pairs(study_config)
             if pair[0] in section.datasets and pair[1] in section.models
-        }  # fmt: skip
+        }
     yield from _not_joined("datasets", section.datasets, measured, 0)
     yield from _not_joined("models", section.models, measured, 1)
 
@@ -121,14 +122,19 @@ def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]
     if reader is None or asker is None:
         return
     read = {
-        (dataset, model) for block in reader.fits
+        (dataset, model)
+        for block in reader.fits
         if "patches" in block.tokens and "none" in block.controls
-        for dataset in block.datasets for model in block.models
-    }  # fmt: skip
+        for dataset in block.datasets
+        for model in block.models
+    }
     suites = {
-        (task, toy) for suite in asker.suites if "pairing" in suite.experiments
-        for task in suite.tasks for toy in suite.toys
-    }  # fmt: skip
+        (task, toy)
+        for suite in asker.suites
+        if "pairing" in suite.experiments
+        for task in suite.tasks
+        for toy in suite.toys
+    }
     for name in use.models:
         toy = models[name].source.removeprefix("toy:")
         if not isinstance(models[name], ToyVision):

@@ -66,16 +66,18 @@ def _points(axes: Axes, part: pd.DataFrame, look: Mapping[str, Look]) -> None:
 _LINES: Final[dict[str, tuple[str, Look]]] = {
     "decoded, at least": ("share", {"color": PALETTE[0], "marker": "o"}),
     "used from this layer on, by text or question": (
-        "anew_from", {"color": PALETTE[1], "marker": "s"}
+        "anew_from",
+        {"color": PALETTE[1], "marker": "s"},
     ),
     "used from this layer on, by the question": (
-        "frozen_from", {"color": PALETTE[2], "marker": "^"}
+        "frozen_from",
+        {"color": PALETTE[2], "marker": "^"},
     ),
     "used at this layer, by the question": (
         "frozen_at",
         {"color": PALETTE[2], "marker": "^", "linestyle": "none", "markerfacecolor": "none"},
     ),
-}  # fmt: skip
+}
 _SHORT = {"tower": "tower", "after the last decoder layer": "end"}
 
 

@@ -70,16 +70,29 @@ _GROUPS = (
     Column("models", "group", "label"),
     Column("networks", "n_models", "number", "that differ in their training seed", "d"),
     Column("[CLS] of layer", "cls_layer"),
-    Column("pairing, bits ≥", "cls_pairing_bits", "number",
-           "lower bound on I(O;Z|M)", interval=True, bound=True),
+    Column(
+        "pairing, bits ≥",
+        "cls_pairing_bits",
+        "number",
+        "lower bound on I(O;Z|M)",
+        interval=True,
+        bound=True,
+    ),
     Column("share ≥", "cls_pairing_ratio", "number", "of the entropy H(O|M)", bound=True),
     Column("patches of layers", "patch_layer"),
     _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
     _percent("gain over positions", "position_lead", "percentage points of accuracy"),
-)  # fmt: skip
+)
 _JOINED = (
-    "lead", "headline", "caveats", "warnings", "key_numbers", "findings", "notes", "sections",
-)  # fmt: skip
+    "lead",
+    "headline",
+    "caveats",
+    "warnings",
+    "key_numbers",
+    "findings",
+    "notes",
+    "sections",
+)
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
@@ -169,18 +182,41 @@ _HOW_USED = (
 _USE_COLUMNS = (
     Column("model", "model", "label", "a toy"),
     Column("image tokens", "place", "label"),
-    Column("bits ≥", "patches_pairing_bits", "number",
-           "lower bound on the pairing, I(O;Z|M)", interval=True, bound=True),
+    Column(
+        "bits ≥",
+        "patches_pairing_bits",
+        "number",
+        "lower bound on the pairing, I(O;Z|M)",
+        interval=True,
+        bound=True,
+    ),
     Column("share ≥", "patches_pairing_ratio", "number", "of the entropy H(O|M)", bound=True),
-    Column("used from this layer on", "anew_from", "number", "answers that change, by text or "
-           "question",
-           "+.2f", True),
-    Column("by the question", "frozen_from", "number", "answers that change, context frozen",
-           "+.2f", True),
-    Column("here alone", "frozen_at", "number", "answers that change when this layer's input "
-           "alone is replaced, context frozen", "+.2f", True),
+    Column(
+        "used from this layer on",
+        "anew_from",
+        "number",
+        "answers that change, by text or question",
+        "+.2f",
+        True,
+    ),
+    Column(
+        "by the question",
+        "frozen_from",
+        "number",
+        "answers that change, context frozen",
+        "+.2f",
+        True,
+    ),
+    Column(
+        "here alone",
+        "frozen_at",
+        "number",
+        "answers that change when this layer's input alone is replaced, context frozen",
+        "+.2f",
+        True,
+    ),
     Column("verdict", "verdict", "label"),
-)  # fmt: skip
+)
 
 
 def _use(table: pd.DataFrame, rates: pd.DataFrame) -> Chapter:
@@ -197,11 +233,12 @@ def _use(table: pd.DataFrame, rates: pd.DataFrame) -> Chapter:
         sections=(
             replace(claims, name="claims-use", title=f"{claims.title}: use"),
             Section(
-                "use", "Decoded and used pairing",
+                "use",
+                "Decoded and used pairing",
                 tables=(page_table("Decoded and used pairing by layer", _USE_COLUMNS, table),),
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _use_sentences(table: pd.DataFrame) -> list[tuple[str, str]]:

@@ -34,13 +34,19 @@ def _table(bits: Values, leads: Values, layers: NDArray[np.int64]) -> pd.DataFra
     groups, seeds = np.indices(bits.shape)
     rows = [
         {
-            "dataset": "scenes", "model": f"g{group}-{seed}", "group": f"g{group}",
-            "layer": str(layers[group]), "cls_status": MEASURED, "same_object_status": MEASURED,
-            "cls_pairing_bits": bits[group, seed], "position_lead": leads[group, seed],
-            "same_object_val_loss_bits": 0.1, "pairing_entropy_bits": 9.5,
+            "dataset": "scenes",
+            "model": f"g{group}-{seed}",
+            "group": f"g{group}",
+            "layer": str(layers[group]),
+            "cls_status": MEASURED,
+            "same_object_status": MEASURED,
+            "cls_pairing_bits": bits[group, seed],
+            "position_lead": leads[group, seed],
+            "same_object_val_loss_bits": 0.1,
+            "pairing_entropy_bits": 9.5,
         }
         for group, seed in zip(groups.ravel(), seeds.ravel(), strict=True)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows, columns=SCHEMA.names)
 
 
@@ -76,10 +82,16 @@ def _used(bits: float, changed: float, answered: float = 1.0) -> Callable[[int],
     def measured(seed: int) -> list[Effect]:
         rng = np.random.default_rng(seed)
         row = {
-            "model": "toy", "suite": "s", "task": "t", "place": "input of decoder layer 0",
-            "patches_status": MEASURED, "pairing_entropy_bits": 1.0, "answered": answered,
-            "n_scenes": ROWS, "n_rows": ROWS,
-        }  # fmt: skip
+            "model": "toy",
+            "suite": "s",
+            "task": "t",
+            "place": "input of decoder layer 0",
+            "patches_status": MEASURED,
+            "pairing_entropy_bits": 1.0,
+            "answered": answered,
+            "n_scenes": ROWS,
+            "n_rows": ROWS,
+        }
         for name, truth in (("patches_pairing_bits", bits), ("anew_from", changed)):
             share = rng.binomial(ROWS, truth) / ROWS
             low, high = (float(x[0]) for x in wilson_interval([ROWS * share], [ROWS]))

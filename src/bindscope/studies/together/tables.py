@@ -77,18 +77,29 @@ def _bits_columns(tokens: str, label: str) -> tuple[Column, ...]:
     what = f"Lower bound on the pairing information I(O;Z|M) of {label}, by the best probe."
     return (
         _status(tokens, label, BITS),
-        *(bits(f"{tokens}_pairing_bits{end}", words, f"`{BITS}`", null="allowed")
-          for end, words in _ends(what)),
-        share(f"{tokens}_pairing_ratio", "share of H(O|M)",
-              "That bound over `pairing_entropy_bits`.", f"`{BITS}`", null="allowed", low=None,
-              high=None),
-    )  # fmt: skip
+        *(
+            bits(f"{tokens}_pairing_bits{end}", words, f"`{BITS}`", null="allowed")
+            for end, words in _ends(what)
+        ),
+        share(
+            f"{tokens}_pairing_ratio",
+            "share of H(O|M)",
+            "That bound over `pairing_entropy_bits`.",
+            f"`{BITS}`",
+            null="allowed",
+            low=None,
+            high=None,
+        ),
+    )
 
 
 _ENTROPY: Final = bits(
-    "pairing_entropy_bits", "H(O|M): all that there is to say of what goes with what.", f"`{BITS}`",
-    null="allowed", low=0.0,
-)  # fmt: skip
+    "pairing_entropy_bits",
+    "H(O|M): all that there is to say of what goes with what.",
+    f"`{BITS}`",
+    null="allowed",
+    low=0.0,
+)
 
 
 def _pairing(rows: pd.DataFrame, tokens: str) -> dict[str, Any]:
@@ -127,17 +138,29 @@ def _keys(*parts: pd.DataFrame) -> dict[str, str]:
 
 _PAIRS = "share of pairs"
 _BITS_OF_CLS: Final = (
-    _ENTROPY, *(column for name, title in TOKENS.items() for column in _bits_columns(name, title)),
-)  # fmt: skip
+    _ENTROPY,
+    *(column for name, title in TOKENS.items() for column in _bits_columns(name, title)),
+)
 _PATCHES: Final = (
     _status("same_object", "IsSameObject", SAME_OBJECT),
-    *_shares("same_object_accuracy", _PAIRS,
-             "Pairs of patches that the quadratic probe classifies correctly.", SAME_OBJECT, 0.0),
+    *_shares(
+        "same_object_accuracy",
+        _PAIRS,
+        "Pairs of patches that the quadratic probe classifies correctly.",
+        SAME_OBJECT,
+        0.0,
+    ),
     *_shares("position_lead", _PAIRS, "That, minus the same of positions only.", SAME_OBJECT),
-    Column("same_object_val_loss_bits", "float64", "bits per pair",
-           "Cross-entropy of validation's pairs: it chooses the layer.", f"`{SAME_OBJECT}`",
-           "allowed", 0.0),
-)  # fmt: skip
+    Column(
+        "same_object_val_loss_bits",
+        "float64",
+        "bits per pair",
+        "Cross-entropy of validation's pairs: it chooses the layer.",
+        f"`{SAME_OBJECT}`",
+        "allowed",
+        0.0,
+    ),
+)
 SCHEMA = TableSchema(
     name="together",
     version=2,
@@ -148,10 +171,19 @@ SCHEMA = TableSchema(
         DATASET,
         MODEL,
         label("group", "Its group, or the model itself.", "config `groups[].name`", pattern=SLUG),
-        count("training_seed", "", "Seed of the model's training; empty where it is unknown.",
-              "config `models[].seed`, or the zoo", null="allowed"),
-        label("layer", "Layer that was read, see the other tables.",
-              "`fits[].layers` of the studies", pattern=r"^(0|[1-9][0-9]*|final)$"),
+        count(
+            "training_seed",
+            "",
+            "Seed of the model's training; empty where it is unknown.",
+            "config `models[].seed`, or the zoo",
+            null="allowed",
+        ),
+        label(
+            "layer",
+            "Layer that was read, see the other tables.",
+            "`fits[].layers` of the studies",
+            pattern=r"^(0|[1-9][0-9]*|final)$",
+        ),
         *_BITS_OF_CLS,
         *_PATCHES,
         *KEYS,
@@ -162,7 +194,7 @@ SCHEMA = TableSchema(
         for name in TOKENS
     ),
     order={"layer": layer_number},
-)  # fmt: skip
+)
 
 
 def _binding_row(rows: pd.DataFrame) -> dict[str, Any]:
@@ -182,8 +214,9 @@ def _same_object_row(rows: pd.DataFrame) -> dict[str, Any]:
         return {"same_object_status": flags}
     numbers = {"same_object_accuracy": "accuracy", "position_lead": "position_lead"}
     row = {"same_object_status": MEASURED, "same_object_val_loss_bits": chosen["val_loss_bits"]}
-    row |= {f"{name}{end}": chosen[f"{source}{end}"] for name, source in numbers.items()
-            for end in ENDS}  # fmt: skip
+    row |= {
+        f"{name}{end}": chosen[f"{source}{end}"] for name, source in numbers.items() for end in ENDS
+    }
     return row
 
 
@@ -205,10 +238,16 @@ class TogetherTable:
                 continue
             for layer in pd.concat([side["layer"] for side in sides]).unique():
                 bits_here, pairs_here = (rows_with(side, layer=layer) for side in sides)
-                rows.append({
-                    "dataset": dataset, **about, "layer": layer, **_binding_row(bits_here),
-                    **_same_object_row(pairs_here), **_keys(bits_here, pairs_here),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "dataset": dataset,
+                        **about,
+                        "layer": layer,
+                        **_binding_row(bits_here),
+                        **_same_object_row(pairs_here),
+                        **_keys(bits_here, pairs_here),
+                    }
+                )
         return table_of(rows, self.schema)
 
 
@@ -226,12 +265,20 @@ _ONWARDS = "at this decoder layer and those after it"
 _QUESTION = "the question (the context is frozen)"
 # Column -> condition of the experiment, whether it is edited from a layer on, and the meaning.
 EFFECTS: Final = {
-    "anew_from": ("pairs anew", True, _GO_OVER.format(
-        where=_ONWARDS, who="text or question (the context after the edit is computed anew)")),
+    "anew_from": (
+        "pairs anew",
+        True,
+        _GO_OVER.format(
+            where=_ONWARDS, who="text or question (the context after the edit is computed anew)"
+        ),
+    ),
     "frozen_from": ("pairs", True, _GO_OVER.format(where=_ONWARDS, who=_QUESTION)),
-    "frozen_at": ("pairs", False, _GO_OVER.format(where="at this decoder layer alone",
-                                                  who=_QUESTION)),
-}  # fmt: skip
+    "frozen_at": (
+        "pairs",
+        False,
+        _GO_OVER.format(where="at this decoder layer alone", who=_QUESTION),
+    ),
+}
 YES, NO, OPEN = "yes", "no", "not significant"
 UNTESTED = "not testable"
 NO_EVIDENCE = "not shown"
@@ -260,33 +307,58 @@ PAIRING_USE_SCHEMA = TableSchema(
         label("task", "Their task.", f"`{BINDING_ID}`", pattern=SLUG),
         count("layer", "", "Layer that study one read.", "config `models[].n_layers`"),
         label("toy", "The toy whose images these are.", "config `models[].source`", pattern=SLUG),
-        label("place", "What this layer is: `tower`, `input of decoder layer l`, or `after the "
-              "last decoder layer`.", "config `models[].source`"),
+        label(
+            "place",
+            "What this layer is: `tower`, `input of decoder layer l`, or `after the "
+            "last decoder layer`.",
+            "config `models[].source`",
+        ),
         _ENTROPY,
         *_bits_columns("patches", "image tokens"),
-        *(column for name, (*_, meaning) in EFFECTS.items()
-          for column in _shares(name, "share of rows", meaning, BINDING_ID)),
-        share("answered", "share of rows", "Right answers without intervention.",
-              f"`{BINDING_ID}`", null="allowed"),
+        *(
+            column
+            for name, (*_, meaning) in EFFECTS.items()
+            for column in _shares(name, "share of rows", meaning, BINDING_ID)
+        ),
+        share(
+            "answered",
+            "share of rows",
+            "Right answers without intervention.",
+            f"`{BINDING_ID}`",
+            null="allowed",
+        ),
         count("n_scenes", "scenes", "Test scenes of the bits.", f"`{BITS}`", null="allowed"),
-        count("n_rows", "pairs of contexts", "Those that were asked about.", f"`{BINDING_ID}`",
-              null="allowed"),
-        label("read", f"`{YES}`: the bits are above {READABLE} of H(O|M), significantly after "
-              f"Holm's correction over the table's claims; `{NO_EVIDENCE}`: they are not, which "
-              "does not say that they are not there; empty: no number.", f"`{BITS}`",
-              null="allowed"),
-        label("used", f"`{YES}`: `anew_from` (`frozen_from`, where nothing can be computed anew) "
-              f"is significantly above {CHANGED}; `{NO}`: significantly below; "
-              f"`{OPEN}`: neither; "
-              f"`{AFTER_ALL}`: no layer comes after it; `{NO_ANSWERS}`: right without "
-              f"intervention in {ANSWERS} of the rows or less; `{NOT_REPLACED}`: the tower's "
-              "tokens, or a layer that the sweep skips.", f"`{BINDING_ID}`"),
+        count(
+            "n_rows",
+            "pairs of contexts",
+            "Those that were asked about.",
+            f"`{BINDING_ID}`",
+            null="allowed",
+        ),
+        label(
+            "read",
+            f"`{YES}`: the bits are above {READABLE} of H(O|M), significantly after "
+            f"Holm's correction over the table's claims; `{NO_EVIDENCE}`: they are not, which "
+            "does not say that they are not there; empty: no number.",
+            f"`{BITS}`",
+            null="allowed",
+        ),
+        label(
+            "used",
+            f"`{YES}`: `anew_from` (`frozen_from`, where nothing can be computed anew) "
+            f"is significantly above {CHANGED}; `{NO}`: significantly below; "
+            f"`{OPEN}`: neither; "
+            f"`{AFTER_ALL}`: no layer comes after it; `{NO_ANSWERS}`: right without "
+            f"intervention in {ANSWERS} of the rows or less; `{NOT_REPLACED}`: the tower's "
+            "tokens, or a layer that the sweep skips.",
+            f"`{BINDING_ID}`",
+        ),
         label("verdict", "Both together.", "`studies.together.tables`"),
         *KEYS,
     ),
     key=("dataset", "model", "suite", "task", "layer"),
     rules=(is_ratio("patches_pairing_ratio", "patches_pairing_bits", "pairing_entropy_bits"),),
-)  # fmt: skip
+)
 
 
 class PairingUseTable:
@@ -314,11 +386,16 @@ def _joined(
         layer = int(name)
         yield {
             **{name: join[name] for name in ("dataset", "model", "task", "toy")},
-            "suite": suite, "layer": layer, "place": place_of(layer, join["depth"]),
+            "suite": suite,
+            "layer": layer,
+            "place": place_of(layer, join["depth"]),
             "pairing_entropy_bits": here["h_object_given_counts_bits"].mean(),
-            **_pairing(here, "patches"), **_effects(suite_rows, layer), **_keys(here, suite_rows),
-            "n_scenes": here["n_test"].max(), "n_rows": suite_rows["n_rows"].max(),
-        }  # fmt: skip
+            **_pairing(here, "patches"),
+            **_effects(suite_rows, layer),
+            **_keys(here, suite_rows),
+            "n_scenes": here["n_test"].max(),
+            "n_rows": suite_rows["n_rows"].max(),
+        }
 
 
 def place_of(layer: int, depth: int) -> str:

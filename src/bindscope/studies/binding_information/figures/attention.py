@@ -82,18 +82,29 @@ def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
         _outline(row[0], mask == j + 1, INK)
         rows, columns = np.nonzero(mask == j + 1)
         row[0].text(
-            float(columns.max()) + 1, float(rows.min()), str(rank), fontsize=6.5, va="bottom",
-            ha="left", color=INK, path_effects=[withStroke(linewidth=2, foreground="white")],
-        )  # fmt: skip
+            float(columns.max()) + 1,
+            float(rows.min()),
+            str(rank),
+            fontsize=6.5,
+            va="bottom",
+            ha="left",
+            color=INK,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+        )
     grey = np.asarray(image, float).mean(axis=2) * 0.45 + 0.55 * 255
     height, width = mask.shape
     for rank, (axes, j) in enumerate(zip(row[1:], present, strict=False), 1):
         axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         weights = arrays["maps"][scene, j].reshape([int(n) for n in arrays["grid"]])
         axes.imshow(
-            weights, cmap="Blues", alpha=0.65, extent=(-0.5, width - 0.5, height - 0.5, -0.5),
-            interpolation="nearest", vmin=0, vmax=max(weights.max(), _DARK / weights.size),
-        )  # fmt: skip
+            weights,
+            cmap="Blues",
+            alpha=0.65,
+            extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+            interpolation="nearest",
+            vmin=0,
+            vmax=max(weights.max(), _DARK / weights.size),
+        )
         _outline(axes, mask == j + 1, ORANGE)
         axes.set_title(str(rank), fontsize=7.5, pad=2)
     for axes in row[1 + len(present) :]:
@@ -115,9 +126,14 @@ def _shares(figure: SubFigure, maps: Mapping[str, Maps]) -> None:
         axes.plot(share.mean(), i, "o", color=BLUE, markeredgecolor="white", markersize=6)
         axes.plot(baseline.mean(), i, "x", color=GREY, markersize=6, markeredgewidth=1.5)
         axes.annotate(
-            f"{number(100 * share.mean(), '.0f')} %", (share.mean(), i), xytext=(0, 8),
-            textcoords="offset points", ha="center", fontsize=7.5, color=BLUE,
-        )  # fmt: skip
+            f"{number(100 * share.mean(), '.0f')} %",
+            (share.mean(), i),
+            xytext=(0, 8),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7.5,
+            color=BLUE,
+        )
     axes.set_yticks(range(len(maps)), list(maps))
     axes.set_ylim(len(maps) - 0.4, -0.7)
     axes.set_xlim(0, 1)

@@ -97,8 +97,10 @@ def tokens(
         _tokens(axes, part, list(probes))
         for mark in marks.to_dict("records"):
             if (mark["our_dataset"], mark["our_model"], mark["quantity"]) == (
-                dataset, model, PAPER_WHOLE.value,
-            ):  # fmt: skip
+                dataset,
+                model,
+                PAPER_WHOLE.value,
+            ):
                 slot = _slots(part, mark["our_probe"])[mark["tokens"]]
                 axes.plot(mark["value"], list(probes).index(mark["our_probe"]) + slot, **PAPER_MARK)
         several = rows["dataset"].nunique() > 1
@@ -159,9 +161,13 @@ def _tokens(axes: Axes, part: pd.DataFrame, probes: Sequence[str]) -> None:
 
 
 _ASSIGNED: dict[str, Any] = {
-    "marker": "s", "color": "white", "markeredgecolor": INK, "markersize": 4.2,
-    "linestyle": "none", "zorder": 4,
-}  # fmt: skip
+    "marker": "s",
+    "color": "white",
+    "markeredgecolor": INK,
+    "markersize": 4.2,
+    "linestyle": "none",
+    "zorder": 4,
+}
 _QUANTITIES = ("β*, %", "B*, bits per scene", "B_O, bits per scene")
 
 

@@ -185,9 +185,12 @@ def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> F
     reach = [float(f(b.features)) for b in breakdowns.values() for f in (np.nanmin, np.nanmax)]
     for part, block in zip(parts, blocks, strict=True):
         grid = part.subplots(
-            2, width, squeeze=False, sharey="row",
+            2,
+            width,
+            squeeze=False,
+            sharey="row",
             gridspec_kw={"height_ratios": [0.27 * n_rows + 0.3, 0.13 * n_features]},
-        )  # fmt: skip
+        )
         for axes, label in zip(grid.T, block, strict=False):
             image = _objects(axes[0], breakdowns[label], groups, top)
             axes[0].set_title(label)
@@ -213,9 +216,14 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
         return number(value), "white" if dark else "#1A1A1A"
 
     image = heat_map(
-        axes, cells, vmin=-top, vmax=top, cmap="PuOr_r", interpolation="nearest",
+        axes,
+        cells,
+        vmin=-top,
+        vmax=top,
+        cmap="PuOr_r",
+        interpolation="nearest",
         numbers=write if cells.size <= _WRITE_UP_TO else None,
-    )  # fmt: skip
+    )
     axes.set_frame_on(False)
     names = [" ".join(values) for values in product(*(values for _, values in groups[1:]))]
     axes.set_xticks(range(columns), names, rotation=45, ha="right", rotation_mode="anchor")

@@ -118,8 +118,16 @@ def _curves(
     curves = {name: str(i) for i, name in enumerate(dict.fromkeys(names))}
     rows = rows.assign(curve=[curves[name] for name in names])
     each = {curve: look[line] for (line, _, _), curve in curves.items()}
-    facets(rows, each, grid, panel, by="curve", band=0.2, **style,
-           area=lambda part, color: hatched(has_assumed_prior(part), color))  # fmt: skip
+    facets(
+        rows,
+        each,
+        grid,
+        panel,
+        by="curve",
+        band=0.2,
+        **style,
+        area=lambda part, color: hatched(has_assumed_prior(part), color),
+    )
     facets(rows, colored(each, **_DASHES), grid, panel, by="curve", y="paper")
     for axes in grid.panels.values():
         zero_line(axes)
@@ -220,8 +228,9 @@ def _against(
         (known[known["unit"] == "bits"], BEYOND.entropy, _ENTROPY),
         (known, "counting", _COUNTING),
     ):
-        facets(label, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line",
-               y=y)  # fmt: skip
+        facets(
+            label, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line", y=y
+        )
     places = marks[place].astype(float) if len(marks) else ()
     of_cls = set(rows.loc[rows["tokens"] == "cls", "pair"])
     sizes = sorted({*rows["x"], *places})

@@ -47,8 +47,12 @@ _ROW_IN, _HEAD_IN = 0.19, 0.75
 _WIDE = 0.5  # of a box: a bar so long has its number inside
 _OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
 _SEED: dict[str, Any] = {
-    "marker": "o", "color": INK, "markersize": 2.2, "linestyle": "none", "zorder": 5,
-}  # fmt: skip
+    "marker": "o",
+    "color": INK,
+    "markersize": 2.2,
+    "linestyle": "none",
+    "zorder": 5,
+}
 
 
 class _Box(NamedTuple):
@@ -151,12 +155,21 @@ def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None
     drawn = [box.part for box in boxes]
     without = [WORDS[part] for part in parts_of(like) if part not in drawn]
     note = "".join(f"{words}: 0 bits, implied by the features" for words in without)
-    above(note, (1, 1), xycoords="axes fraction", xytext=(0, 30), ha="right", fontsize=7.5,
-          color="#444444")  # fmt: skip
+    above(
+        note,
+        (1, 1),
+        xycoords="axes fraction",
+        xytext=(0, 30),
+        ha="right",
+        fontsize=7.5,
+        color="#444444",
+    )
     for part, start, bits in boxes:
         place: dict[str, Any] = {
-            "xy": (start, 1), "xycoords": ("data", "axes fraction"), "xytext": (0, 3),
-        }  # fmt: skip
+            "xy": (start, 1),
+            "xycoords": ("data", "axes fraction"),
+            "xytext": (0, 3),
+        }
         head = f"{WORDS[part]}\n"
         above(head, **place, fontsize=8, fontweight="bold", color=COLORS[part])
         words = f"{part.entropy_symbol} = {number(bits)} bits"
@@ -173,9 +186,13 @@ def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[_Box]) -> None:
         axes.annotate(
             f"{estimate.words} ({at_least(100 * estimate.value / bits, 0)} %)",
             (start if inside else start + bits, y),
-            xytext=(4 if inside else -4, -0.5), textcoords="offset points", va="center",
-            ha="left" if inside else "right", fontsize=7, color="white" if inside else INK,
-        )  # fmt: skip
+            xytext=(4 if inside else -4, -0.5),
+            textcoords="offset points",
+            va="center",
+            ha="left" if inside else "right",
+            fontsize=7,
+            color="white" if inside else INK,
+        )
 
 
 def _seeds(axes: Axes, y: float, here: Quoted, box: _Box) -> None:
@@ -192,9 +209,14 @@ def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[_Box]) -> None:
     for _, start, bits in boxes:
         axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
     axes.annotate(
-        f"not quoted: {flags}", (boxes[0].start, y), xytext=(4, -0.5), textcoords="offset points",
-        va="center", fontsize=7, fontstyle="italic",
-    )  # fmt: skip
+        f"not quoted: {flags}",
+        (boxes[0].start, y),
+        xytext=(4, -0.5),
+        textcoords="offset points",
+        va="center",
+        fontsize=7,
+        fontstyle="italic",
+    )
 
 
 def _label(name: str, here: Quoted) -> str:
@@ -225,9 +247,10 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
             if bits <= SMALLEST_BITS:
                 continue
             look[name] = {
-                "color": COLORS[part], "linewidth": 1.1 if part in _DASHES else 2.0,
+                "color": COLORS[part],
+                "linewidth": 1.1 if part in _DASHES else 2.0,
                 "linestyle": _DASHES.get(part, "-"),
-            }  # fmt: skip
+            }
             several = curve["n_models"] > 1
             value, low, high = (100.0 / bits * curve[column] for column in part.interval)
             ends = {"value_low": low.where(several), "value_high": high.where(several)}
@@ -245,9 +268,11 @@ def parts_layers(
     """
     quoted = quote(table, models, last=False)
     rows = curves_of(
-        quoted.rows, ["dataset", "model", "tokens"], "layer",
+        quoted.rows,
+        ["dataset", "model", "tokens"],
+        "layer",
         "No model has best rows (chained probes) at three layers or more.",
-    )  # fmt: skip
+    )
     rows = rows.assign(x=layer_places(rows), line_of=rows["dataset"] + "\n" + rows["tokens"])
     lines = {
         f"{dataset}\n{token}": (dataset, token)

@@ -37,9 +37,13 @@ DAGGER: Final = " \u2020"
 LABEL_ROWS: Final = 0.8  # of a baseline's name, below rows of height 1
 _HATCH: Final = "/////"
 _PAPER: dict[str, Any] = {
-    "marker": "D", "color": "white", "markeredgecolor": INK, "markersize": 3.8,
-    "linestyle": "none", "zorder": 4,
-}  # fmt: skip
+    "marker": "D",
+    "color": "white",
+    "markeredgecolor": INK,
+    "markersize": 3.8,
+    "linestyle": "none",
+    "zorder": 4,
+}
 
 
 def read_binding(inputs: Inputs) -> dict[str, Any]:
@@ -113,10 +117,15 @@ def baseline_lines(
         end, side = last + LABEL_ROWS * (i + 0.5), 1 if value < middle else -1
         axes.plot([value, value], [first, end], **baseline_look(name))
         axes.annotate(
-            BASELINES[name].words, (value, end), xytext=(3 * side, 0),
-            textcoords="offset points", va="center",
-            ha="left" if side > 0 else "right", fontsize=7, color=INK,
-        )  # fmt: skip
+            BASELINES[name].words,
+            (value, end),
+            xytext=(3 * side, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left" if side > 0 else "right",
+            fontsize=7,
+            color=INK,
+        )
 
 
 def cross_baselines(axes: Axes, values: Mapping[str, float], scale: float = 1.0) -> None:

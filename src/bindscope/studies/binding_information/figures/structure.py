@@ -122,9 +122,12 @@ def structure(
         _cost(parts[1], cost, look, several=rows["dataset"].nunique() > 1)
         note_above(canvas, paper_words(published_cost, bool(cost["paper"].notna().any())))
     without_input = handle(
-        "probe without input", marker="o", markerfacecolor="white", markeredgecolor=GREY,
+        "probe without input",
+        marker="o",
+        markerfacecolor="white",
+        markeredgecolor=GREY,
         linestyle="none",
-    )  # fmt: skip
+    )
     model_entries = [handle(name, **look[name]) for name in names]
     entries = [*model_entries, without_input, *paper_entry(marks), *assumed_entry(rows)]
     legend_below(canvas, entries, 4)
@@ -197,15 +200,22 @@ def _losses(
         here = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         nulls = here.drop_duplicates("probe")  # the same for every model
         axes.plot(
-            nulls["x"], nulls["null_loss_object_bits"], "o",
-            markerfacecolor="white", markeredgecolor=GREY, zorder=1,
-        )  # fmt: skip
+            nulls["x"],
+            nulls["null_loss_object_bits"],
+            "o",
+            markerfacecolor="white",
+            markeredgecolor=GREY,
+            zorder=1,
+        )
         axes.set_xticks(range(len(families)), [label_family(family).tick for family in families])
         axes.set_xlim(-0.3, len(families) - 0.7)
         axes.margins(y=0.1)
         if len(marks):
-            _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
-                   families)  # fmt: skip
+            _stars(
+                axes,
+                marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
+                families,
+            )
         name = label_tokens(token).name
         axes.set_title(f"{dataset}, {name}" if several else name)
         entropy = marked("H(O)", has_assumed_prior(here))
@@ -240,9 +250,13 @@ def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], severa
         axes.plot(row["paper"], i, **PAPER_MARK)
         text = number(row["cost_bits"], "+.1f")
         axes.annotate(
-            text, (max(row["high"], *row["seed_costs"], 0), i), xytext=(4, 0),
-            textcoords="offset points", va="center", fontsize=7.5,
-        )  # fmt: skip
+            text,
+            (max(row["high"], *row["seed_costs"], 0), i),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+        )
         where = f", {row['dataset']}" if several else ""
         labels.append(f"{row['label']}, {label_tokens(row['tokens']).name}{where}")
     axes.set_yticks(range(len(cost)), labels)

@@ -54,8 +54,11 @@ def histories(rows: Iterable[tuple[Sequence[Mapping[str, Any]], dict[str, str]]]
 
     `curve` numbers what is one line: a history, of probes a seed of one.
     """
-    tables = [pd.DataFrame(list(losses)).assign(curve=str(i), **names)
-              for i, (losses, names) in enumerate(rows) if losses]  # fmt: skip
+    tables = [
+        pd.DataFrame(list(losses)).assign(curve=str(i), **names)
+        for i, (losses, names) in enumerate(rows)
+        if losses
+    ]
     if not tables:
         return pd.DataFrame({"split": []})
     table = pd.concat(tables, ignore_index=True)
@@ -138,10 +141,13 @@ def _probes(
     families = family_order(probes["family"])
     untitled = set(families)
     look: dict[str, Look] = {
-        str(curve): {"color": color[rows["model"].iloc[0]], "linewidth": 1.0,
-                     "linestyle": _OF_TOKENS.get(rows["tokens"].iloc[0], "-")}
+        str(curve): {
+            "color": color[rows["model"].iloc[0]],
+            "linewidth": 1.0,
+            "linestyle": _OF_TOKENS.get(rows["tokens"].iloc[0], "-"),
+        }
         for curve, rows in probes.groupby("curve")
-    }  # fmt: skip
+    }
     for part, target in zip(parts, targets, strict=True):
         grid = crossed((target,), families, (0, 0), part, sharey=True)
         facets(probes, look, grid, ("target", "family"), by="curve", **_LOSS)
@@ -179,8 +185,9 @@ def learning_curve(
     datasets = sorted(rows["dataset"].unique())
     quantities = [name for name in _PARTS if name in set(rows["quantity"])]
     grid = crossed(datasets, quantities, (1.1 + 0.12 * len(lines), 2.1), sharex=True)
-    facets(rows, look, grid, ("dataset", "quantity"), x="n_train_scenes", y=CURVE_BOUND.value,
-           band=0.2)  # fmt: skip
+    facets(
+        rows, look, grid, ("dataset", "quantity"), x="n_train_scenes", y=CURVE_BOUND.value, band=0.2
+    )
     for (dataset, quantity), axes in grid.panels.items():
         part = rows[(rows["dataset"] == dataset) & (rows["quantity"] == quantity)]
         if len(part):

@@ -89,8 +89,10 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     grid.left[1].set_yticks(range(len(encoders)), encoders)
     grid.left[1].set_ylim(len(encoders) - 0.5, -0.5)
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
-    entries = {label_family(f).name: {"marker": "s", "color": label_family(f).color,
-                                      "linestyle": "none"} for f in families}  # fmt: skip
+    entries = {
+        label_family(f).name: {"marker": "s", "color": label_family(f).color, "linestyle": "none"}
+        for f in families
+    }
     entries[FORMULA_ENTRY] = {"markerfacecolor": "white", **circle}
     return grid.legend({**entries, "lower bound": circle, "truth": _TRUE}, per_row=7)
 
@@ -129,16 +131,26 @@ def _estimates(
 def _marks(axes: Axes, x: object, y: object, family: str, full: bool) -> None:
     color = label_family(family).color
     axes.plot(
-        np.asarray(x, float), np.asarray(y, float), "o", markersize=4, zorder=4 if full else 3,
-        markerfacecolor=color if full else "white", markeredgecolor=color, markeredgewidth=1.1,
-    )  # fmt: skip
+        np.asarray(x, float),
+        np.asarray(y, float),
+        "o",
+        markersize=4,
+        zorder=4 if full else 3,
+        markerfacecolor=color if full else "white",
+        markeredgecolor=color,
+        markeredgewidth=1.1,
+    )
 
 
 _RATIO = PAPER_BEYOND.ratio
 _OURS: dict[str, Any] = {
-    "marker": "o", "markerfacecolor": "white", "markeredgecolor": BLUE, "markersize": 5,
-    "linestyle": "none", "zorder": 4,
-}  # fmt: skip
+    "marker": "o",
+    "markerfacecolor": "white",
+    "markeredgecolor": BLUE,
+    "markersize": 5,
+    "linestyle": "none",
+    "zorder": 4,
+}
 
 
 _CUES: Mapping[str, dict[str, Any]] = {
@@ -194,14 +206,26 @@ def histogram(
 def paper_numbers(published: pd.DataFrame, trends: pd.DataFrame) -> pd.DataFrame:
     """Return the paper's beta*: `dataset`, `value`, `tokens`, `probe`, `axis_value`, `label`."""
     rows = [
-        (row["dataset"], row["value"], row["tokens"], row["probe"], "",
-         f"{label_tokens(row['tokens']).name}, {label_family(row['probe']).name}")
+        (
+            row["dataset"],
+            row["value"],
+            row["tokens"],
+            row["probe"],
+            "",
+            f"{label_tokens(row['tokens']).name}, {label_family(row['probe']).name}",
+        )
         for row in published[published["quantity"] == _RATIO].to_dict("records")
     ] + [
-        (row["dataset"], row["value"], "", "", row["axis_value"],
-         f"{row['axis']} {row['axis_value']}".strip() or row["note"].partition(" on ")[0])
+        (
+            row["dataset"],
+            row["value"],
+            "",
+            "",
+            row["axis_value"],
+            f"{row['axis']} {row['axis_value']}".strip() or row["note"].partition(" on ")[0],
+        )
         for row in trends[trends["quantity"] == _RATIO].to_dict("records")
-    ]  # fmt: skip
+    ]
     columns = ["dataset", "value", "tokens", "probe", "axis_value", "label"]
     numbers = pd.DataFrame(rows, columns=columns)
     return numbers[numbers["value"].notna()]
@@ -227,9 +251,16 @@ def _numbers(
             {"color": "#8A5A00", "fontweight": "bold"},
         )
     axes.annotate(
-        words, (102, 1), xycoords=("data", "axes fraction"), xytext=(0, 6), ha="right",
-        textcoords="offset points", fontsize=7.5, annotation_clip=False, **look,
-    )  # fmt: skip
+        words,
+        (102, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 6),
+        ha="right",
+        textcoords="offset points",
+        fontsize=7.5,
+        annotation_clip=False,
+        **look,
+    )
     axes.set_yticks(list(places), list(numbers["label"]))
     axes.set_ylim(len(numbers) - 0.4, -0.6)
 
@@ -243,6 +274,13 @@ def _color_cues(axes: Axes, cues: pd.DataFrame, numbers: pd.DataFrame) -> None:
         axes.vlines(x, places - 0.5, places + 0.5, **_CUES[row["probe"]])
         share = f"{x[0]:.1f}" if row["probe"] == "exact" else f"\u2265 {at_least(x[0], 0)}"
         axes.annotate(
-            f"{share} %", (x[0], places[0]), xytext=(-4, 0), textcoords="offset points",
-            ha="right", va="center", color=GREEN, fontsize=7.5, fontweight="bold",
-        )  # fmt: skip
+            f"{share} %",
+            (x[0], places[0]),
+            xytext=(-4, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            color=GREEN,
+            fontsize=7.5,
+            fontweight="bold",
+        )
