@@ -42,10 +42,10 @@ from bindscope.studies.binding_information.quantities import (
 from bindscope.studies.binding_information.schemas import family_of
 from bindscope.tables.flags import BAD_ENDS, flag_list, flag_text
 from bindscope.tables.quantities import Quantity
+from bindscope.tables.rows import Row
 
 BEST: Final = "best"
 KEY: Final = ("dataset", "model", "layer", "tokens", "control", "seed")
-Row = dict[str, Any]
 Ends = Sequence[Any]  # an estimate and the ends of its interval; None where not known
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.names import PAPERS
+from bindscope.studies.binding_information.quantities import BEYOND, COUNTS, WHOLE
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.rows import PathLike
 
@@ -62,7 +63,7 @@ def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame
         raise StoreError(str(path), f"cannot be read ({error})", remedy) from error
     if list(frame.columns) != columns:
         raise StoreError(str(path), f"has columns {', '.join(frame.columns)}", remedy)
-    for name in frame.columns.intersection(["value", *HISTOGRAM_COLUMNS[4:6]]):
+    for name in frame.columns.intersection(["value", COUNTS.entropy, BEYOND.entropy]):
         frame[name] = pd.to_numeric(frame[name].replace("", None))
     return frame
 
@@ -84,8 +85,7 @@ def read_histograms(inputs: Inputs) -> pd.DataFrame:
     representation of the counts alone (NaN where that cannot be counted, `note` says why).
     """
     histograms = read_published(inputs.resources["histograms"], HISTOGRAM_COLUMNS)
-    share = histograms["h_counts_given_feature_bits"] / histograms["h_object_given_feature_bits"]
-    return histograms.assign(share=share)
+    return histograms.assign(share=histograms[COUNTS.entropy] / histograms[BEYOND.entropy])
 
 
 def read_color_cues(inputs: Inputs) -> pd.DataFrame:
@@ -96,7 +96,7 @@ def read_color_cues(inputs: Inputs) -> pd.DataFrame:
     """
     path = inputs.resources["color_cues"]
     cues = pd.read_csv(path, dtype={"axis_value": str})
-    share = cues["conditional_binding_lower_bound_bits"] / cues["h_object_given_feature_bits"]
+    share = cues[BEYOND.value] / cues[BEYOND.entropy]
     of_histograms = (cues["baseline"] == "color-histogram") & (cues["probe"] == "linear")
     cues = cues.assign(share=share, axis_value=cues["axis_value"].fillna(""))
     return cues[cues["dataset"].notna() & (of_histograms | (cues["probe"] == "exact"))]
@@ -223,9 +223,9 @@ def _trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
 
 def _same_entropy(table: pd.DataFrame, published: pd.DataFrame, dataset: str) -> bool:
     printed = published[
-        (published["dataset"] == dataset) & (published["quantity"] == "h_object_bits")
+        (published["dataset"] == dataset) & (published["quantity"] == WHOLE.entropy)
     ]["value"]
-    entropies = table.loc[table["dataset"] == slug(dataset), "h_object_bits"]
+    entropies = table.loc[table["dataset"] == slug(dataset), WHOLE.entropy]
     if not len(entropies):
         return False
     return bool(not len(printed) or abs(entropies.iloc[0] - printed.iloc[0]) <= PRINTED_DIGITS_BITS)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from bindscope.report.chapter import Warned
@@ -14,8 +11,8 @@ from bindscope.studies.binding_information.quantities import BEYOND, BOUNDS, PAP
 from bindscope.studies.binding_information.views import measured
 from bindscope.tables.flags import has_flag, unusable
 from bindscope.tables.numbers import at_least, number
+from bindscope.tables.quoted import Record
 
-Record = Mapping[Any, Any]
 NOTICEABLE_BITS = 0.1
 
 
