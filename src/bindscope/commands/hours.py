@@ -32,15 +32,14 @@ class Hours:
 
     Attributes
     ----------
-    cpu, gpu
-        Seconds of threads, and of GPUs.
+    gpu
+        Seconds of GPUs.
     wall
         Seconds that pass where all cores work, and one GPU.
     unknown
         Jobs whose time is not known.
     """
 
-    cpu: float
     gpu: float
     wall: float
     unknown: tuple[Product, ...]
@@ -86,4 +85,4 @@ def hours_of(products: Iterable[Product]) -> Hours:
         cpu += seconds * int(product.content.get("threads", 1))
         gpu += seconds * (product.work.device == "cuda")
     wall = max(cpu / (os.cpu_count() or 1), gpu, longest)
-    return Hours(cpu, gpu, wall, tuple(unknown))
+    return Hours(gpu, wall, tuple(unknown))

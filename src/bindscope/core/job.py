@@ -108,7 +108,6 @@ def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     Stores are checked by those who open them. Beside the logs, ``results/benchmarks`` gets what the
     job took. BindscopeError as `start` raises it, or if an input is not as its job wrote it.
     """
-    started = time.monotonic()
     job = start(snakemake)
     for role, paths in _paths(job.input).items():
         for path in paths if not role.startswith("resource_") else ():
@@ -119,8 +118,7 @@ def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     main(job)
     write_digests(outputs, job.keys)
     for path in snakemake.log:
-        used = _used(time.monotonic() - started)
-        write_json(benchmark_of(path), {**_described(job, snakemake), **used})
+        write_json(benchmark_of(path), {**_described(job, snakemake), **_used()})
 
 
 def benchmark_of(log_file: str) -> Path:
@@ -139,11 +137,15 @@ def _described(job: Job, snakemake: Any) -> dict[str, Any]:
     }
 
 
-def _used(seconds: float) -> dict[str, float]:
+def _used() -> dict[str, float]:
     """Return what this process and those that it started took: s, CPU s, and MiB at most.
 
-    A job of `make run` has its libraries from before it started.
+    Seconds count from the start of the process: an interpreter with imports, or a fork of the one
+    of `make run`, which has its libraries from before.
     """
+    import psutil  # only the extra `workflow` has it, as jobs do
+
+    seconds = time.time() - psutil.Process().create_time()
     uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {
         "s": round(seconds, 3),

@@ -159,18 +159,17 @@ def same_object_effects(product: Product) -> Work:
     batch = min(_BATCH, n["test"], max(1, _ATTENDED // shape.tokens**2))
     # Of the patches' rows, and of a head: scores, weights, and the sum over heads.
     attended = 4.0 * batch * (4 * width * shape.tokens + 3 * shape.tokens**2)
-    # Of each pixel an object and where it counts; of each patch counts of 255 objects.
-    masks = min(_MASKS, n["test"]) * (24.0 * side**2 + 8 * 255.0 * shape.patches)
-    results = 4.0 * edits * readers * n["test"] * width**2 / 2
-    results += n["test"] * (side**2 * 3 + 8.0 * shape.patches)
+    # Of test images pairs under each edit, pixels and labels, and those of a batch with objects; of
+    # all images tokens.
+    results = n["test"] * (2.0 * edits * readers * width**2 + 3 * side**2 + 8 * shape.patches)
+    results += min(_MASKS, n["test"]) * (24.0 * side**2 + 8 * 255 * shape.patches)
     results += 4.0 * sum(n.values()) * width * shape.width * readers
-    fitted = max(work.bytes_host + work.bytes_loaded for work in probes)
     return Work(
         "hub" if shape.network else "torch",
         units=(n["test"] * edits + refits * n["train"]) * shape.tokens * shape.weights,
-        bytes_host=results + masks,
-        bytes_loaded=4 * shape.weights,
-        bytes_computed=shape.batch_bytes(batch) + attended + fitted,
+        bytes_host=results + max(work.bytes_host for work in probes),
+        bytes_loaded=4 * shape.weights + max(work.bytes_loaded for work in probes),
+        bytes_computed=shape.batch_bytes(batch) + attended,
         bytes_disk=edits * 3000.0 + refits * readers * 1500.0 * len(probes),
         key="studies.same_object.effects.scenes",
     )
