@@ -236,7 +236,11 @@ def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
     measuring, plain = on_toy(0.0)
     nothing = [Intervention(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
     readings = {None: plain.reading, **measuring.under(nothing)}
-    rows = index_rows(ablation_rows(measuring.scenes.labels, readings, Bootstrap(50, 0)))
+    rows = index_rows(
+        ablation_rows(
+            measuring.scenes.labels, sorted(measuring.scorers), readings, Bootstrap(50, 0)
+        )
+    )
     shares = readings[None]["share"]
     assert np.abs(shares[0] - shares[1]).max() > 0.1
     for what in nothing:

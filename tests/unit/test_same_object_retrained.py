@@ -41,7 +41,7 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
     edits = [Intervention("remove", 1.0, name) for name in ("beyond", "matched")]
     test, by = splits["test"], Bootstrap(100, 0)
     readings = {None: plain.reading, **test.under(edits)}  # `plain`: of test, the last one
-    rows = ablation_rows(test.scenes.labels, readings, by)
+    rows = ablation_rows(test.scenes.labels, sorted(test.scorers), readings, by)
     rows += refitted_rows(splits, edits, [probe], by)
     indexed = index_rows(rows, "diagonal")
     as_it_is, removed, control = ("none", 0.0, "none"), *edits

@@ -26,7 +26,7 @@ from bindscope.studies.same_object.config import (
     QuadraticScorer,
 )
 from bindscope.studies.same_object.data import Pairs
-from bindscope.studies.same_object.estimates import LEADS, add_leads
+from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.figures.probes import (
     same_object_layers,
     same_object_models,
@@ -36,7 +36,7 @@ from bindscope.studies.same_object.figures.probes import (
 from bindscope.studies.same_object.findings import chapter
 from bindscope.studies.same_object.fit import fit_layers, pair_data, write_results
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.scores import PAIRS
+from bindscope.studies.same_object.scores import LEADS, PAIRS
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
 from bindscope.studies.same_object.views import best_layers, fitted, in_groups, over_models
 from bindscope.tables.groups import with_groups
@@ -171,7 +171,7 @@ def row(model, layer, family, accuracy, **columns):
         "grid": "8x8", "n_layers": 4, "rank": 0, "seed": 0, "n_images": 50,
         "n_train_images": 50, "n_val_images": 30, "flags": "",
         "accuracy": accuracy, "val_loss_bits": 1 - accuracy,
-        **{f"{name}{end}": np.nan for name in LEADS for end in ("", "_low", "_high")},
+        **{name: np.nan for lead in LEADS for name in lead.interval},
         **ends("image_majority_lead", 0.2),
     }  # fmt: skip
     return base | columns
@@ -180,11 +180,11 @@ def row(model, layer, family, accuracy, **columns):
 def whole_table(rows):
     """Make a table of rows with the columns that the report reads."""
     table = pd.DataFrame(rows).assign(n_skipped=0)
-    for name in PAIRS:
-        if name not in table:
-            table[name] = 0.7
-        for end in ("low", "high"):
-            table[f"{name}_{end}"] = table[name]
+    for score in PAIRS:
+        if score.value not in table:
+            table[score.value] = 0.7
+        if score.low:
+            table[score.low] = table[score.high] = table[score.value]
     return table
 
 
@@ -326,13 +326,12 @@ def test_of_several_seeds_the_interval_is_over_seeds():
 
 def test_no_interval_over_seeds_is_beyond_all_pairs():
     names = ["m-0", "m-1", "m-2"]
-    scores = {"auc_within": 0.5, "balanced_accuracy": 0.5, "loss_bits": 0.01}
     rows = [
-        row(name, "2", "quadratic", accuracy) | scores
+        row(name, "2", "quadratic", accuracy) | ends("accuracy", accuracy)
         for name, accuracy in zip(names, (1.0, 0.999, 0.996), strict=True)
     ]
     table = with_groups(pd.DataFrame(rows), [{"name": "m", "models": names}])
-    [mean] = over_models(table, ["dataset", "group", "layer", "family"]).to_dict("records")
+    [mean] = over_models(table, ["dataset", "layer", "family"]).to_dict("records")
     assert 0.99 < mean["accuracy_low"] < mean["accuracy"] < mean["accuracy_high"] == 1.0
 
 

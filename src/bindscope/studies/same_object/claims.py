@@ -16,16 +16,28 @@ injections: these write the labels into the tokens, and a probe of noise reads t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bindscope.core.splits import SPLITS
 from bindscope.statistics.claims import IMAGES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.same_object.quantities import JUDGED, RIVALS
+from bindscope.studies.same_object.estimates import LEADS_OF
+from bindscope.studies.same_object.quantities import (
+    CORRELATIONS,
+    EDITS,
+    JUDGED,
+    OBJECT_SHARE,
+    PRETRAINING_LOSS,
+    READERS,
+    RowQuantity,
+)
+from bindscope.studies.same_object.scores import IMAGE_MAJORITY_LEAD, LAST_LAYER_LEAD, POSITION_LEAD
 from bindscope.studies.same_object.views import (
     best_layers,
     fitted,
@@ -33,51 +45,107 @@ from bindscope.studies.same_object.views import (
     where_validation_is_best,
 )
 from bindscope.tables.groups import Groups
+from bindscope.tables.quantities import Quantity
 
-EDITS = "same_object_edits"
+EDITS_TABLE = "same_object_edits"
+FEWEST_IMAGES = 30  # of a split, for a claim about a probe
 TINY = 1e-9  # share of the tokens' squared length, below which an edit changes nothing
 BATCHES = "batches"
 _CLASSES = "classes and distances decide which patches are of one object"
 _EMPTY = "empty edit"
 _WITHOUT = "outside class and position"
-# Claim about an edit -> unit of its effect, edit and quantity in the table, and the sentence.
-_EDIT_CLAIMS = {
-    "attention-beyond-rivals": (
-        "r", "none", "beyond_rivals",
-        "Attention in the next block goes to patches of the same object beyond what classes, "
-        "distance and the similarity of tokens predict.",
+
+
+class Place(NamedTuple):
+    """Where a claim is judged: a dataset, a model or a group of them, and a layer."""
+
+    dataset: str
+    group: str
+    layer: str
+
+    @property
+    def words(self) -> str:
+        """The place, for people."""
+        return f"{self.group} on {self.dataset}, layer {self.layer}"
+
+
+def _unjudged(claim: str, place: Place, reason: str, resampled: str = IMAGES, n: int = 0) -> Effect:
+    nan = np.nan
+    return Effect(claim, place.words, nan, nan, nan, n, resampled, reason, about=place)
+
+
+# --- Edits ---
+
+
+@dataclass(frozen=True)
+class EditClaim:
+    """A claim about a quantity under an edit of the judged subspace, or without one."""
+
+    claim: Claim
+    edit: str
+    quantity: RowQuantity
+    needs: str = ""  # why there may be no such row
+
+
+_EDIT_CLAIMS = (
+    EditClaim(
+        Claim(
+            "attention-beyond-rivals",
+            "Attention in the next block goes to patches of the same object beyond what classes, "
+            "distance and the similarity of tokens predict.",
+            unit="r",
+        ),
+        "none", CORRELATIONS["beyond_rivals"],
     ),
-    "attention-without-subspace": (
-        "points", "remove", "object_share_beyond_controls",
-        f"Attention on the same object falls more when the probe's subspace {_WITHOUT} is removed "
-        "than under any control.",
+    EditClaim(
+        Claim(
+            "attention-without-subspace",
+            f"Attention on the same object falls more when the probe's subspace {_WITHOUT} is "
+            "removed than under any control.",
+            "below",
+        ),
+        "remove", EDITS[OBJECT_SHARE.beyond_controls],
     ),
-    "later-probe-without-subspace": (
-        "points", "remove", "later_auc_within_beyond_controls",
-        f"The probe of a later layer ranks pairs worse when the subspace {_WITHOUT} is removed "
-        "than under any control.",
+    EditClaim(
+        Claim(
+            "later-probe-without-subspace",
+            f"The probe of a later layer ranks pairs worse when the subspace {_WITHOUT} is removed "
+            "than under any control.",
+            "below",
+        ),
+        "remove", EDITS[READERS[1].auc_within.beyond_controls],
     ),
-    "later-probe-after-shuffle": (
-        "points", "shuffle", "later_auc_within_beyond_controls",
-        "The probe of a later layer ranks pairs worse when patches exchange the subspace "
-        f"{_WITHOUT} than under any control.",
+    EditClaim(
+        Claim(
+            "later-probe-after-shuffle",
+            "The probe of a later layer ranks pairs worse when patches exchange the subspace "
+            f"{_WITHOUT} than under any control.",
+            "below",
+        ),
+        "shuffle", EDITS[READERS[1].auc_within.beyond_controls],
     ),
-    "refitted-probe-without-subspace": (
-        "points", "remove", "refitted_auc_within_beyond_controls",
-        f"A probe fitted after the subspace {_WITHOUT} was removed ranks pairs worse than "
-        "after the removal of any control.",
+    EditClaim(
+        Claim(
+            "refitted-probe-without-subspace",
+            f"A probe fitted after the subspace {_WITHOUT} was removed ranks pairs worse than "
+            "after the removal of any control.",
+            "below",
+        ),
+        "remove", EDITS[READERS[0].refitted_auc_within.beyond_controls],
+        "no probe was fitted again",
     ),
-    "loss-after-shuffle": (
-        "bits", "shuffle", "pretraining_loss_beyond_controls",
-        f"The model's own loss rises more when patches exchange the subspace {_WITHOUT} than under "
-        "any control.",
+    EditClaim(
+        Claim(
+            "loss-after-shuffle",
+            "The model's own loss rises more when patches exchange the subspace "
+            f"{_WITHOUT} than under any control.",
+            unit="bits",
+        ),
+        "shuffle", EDITS[PRETRAINING_LOSS.beyond_controls],
     ),
-}  # fmt: skip
-EDIT_CLAIMS = tuple(
-    Claim(name, sentence, "below" if unit == "points" else "above", unit=unit)
-    for name, (unit, _, _, sentence) in _EDIT_CLAIMS.items()
-)
-EditRows = Mapping[tuple[str, str], Any]
+)  # fmt: skip
+EDIT_CLAIMS = tuple(entry.claim for entry in _EDIT_CLAIMS)
+EditRows = Mapping[tuple[str, str], Mapping[Any, Any]]
 """(edit, quantity) -> row, of the judged subspace at full strength, and of no edit (none)."""
 
 
@@ -91,48 +159,45 @@ def edit_effects(table: pd.DataFrame) -> list[Effect]:
     full = (best["subspace"] == JUDGED) & (best["strength"] == 1)
     best = best[full | (best["edit"] == "none")]
     effects: list[Effect] = []
-    for (dataset, model, _, layer), rows in best.groupby(_PLACE, sort=False):
-        by_edit = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
-        where = f"{model} on {dataset}, layer {layer}"
-        effects += [_edit_effect(claim, where, by_edit) for claim in EDIT_CLAIMS]
+    for names, rows in best.groupby(["dataset", "model", "layer", "probe"], sort=False):
+        place = Place(*map(str, names[:3]))
+        by_edit: EditRows = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
+        effects += [_edit_effect(entry, place, by_edit) for entry in _EDIT_CLAIMS]
     return effects
 
 
-_PLACE = ["dataset", "model", "probe", "layer"]
-
-
-def _edit_effect(claim: Claim, where: str, by_edit: EditRows) -> Effect:
-    unit, edit, quantity, _ = _EDIT_CLAIMS[claim.name]
-    row = by_edit.get((edit, quantity), {})
-    reason = _no_evidence(edit, quantity, by_edit, row)
-    row = {} if reason == _EMPTY else row
-    scale = 100.0 if unit == "points" else 1.0
-    value, low, high, n = (
-        np.nan if row.get(name) is None else float(row[name])
-        for name in ("value", "low", "high", "n")
-    )
-    units = BATCHES if quantity.startswith("pretraining_loss") else IMAGES
-    if units == IMAGES and n < FEWEST_IMAGES:
-        reason, value, low, high = reason or _few("test", int(n)), np.nan, np.nan, np.nan
+def _edit_effect(entry: EditClaim, place: Place, by_edit: EditRows) -> Effect:
+    row = by_edit.get((entry.edit, entry.quantity.name))
+    resampled = BATCHES if entry.quantity.resampled == "batches" else IMAGES
+    reason = _no_evidence(entry, by_edit, row)
+    if reason == _EMPTY or row is None:
+        return _unjudged(entry.claim.name, place, reason, resampled)
+    n = int(np.nan_to_num(row["n"]))
+    if resampled == IMAGES and n < FEWEST_IMAGES:
+        return _unjudged(entry.claim.name, place, reason or _few("test", n), n=n)
+    scale = 100.0 if entry.claim.unit == "points" else 1.0
+    ends = (np.nan if row[name] is None else row[name] for name in entry.quantity.interval)
+    value, low, high = (scale * float(end) for end in ends)
     return Effect(
-        claim.name, where, scale * value, scale * low, scale * high, int(np.nan_to_num(n)), units,
-        reason,
-    )  # fmt: skip
+        entry.claim.name, place.words, value, low, high, n, resampled, reason, about=place
+    )
 
 
-def _no_evidence(edit: str, quantity: str, by_edit: EditRows, row: Mapping[str, Any]) -> str:
+def _no_evidence(entry: EditClaim, by_edit: EditRows, row: Mapping[Any, Any] | None) -> str:
     """Return why a row is no evidence for a claim; empty where it may be."""
-    if edit == "none":
-        return "" if row["n"] else _CLASSES
-    if (edit, "change") not in by_edit:
-        return f"the edit `{edit}` was not made"
-    directions, change = (by_edit[edit, name]["value"] for name in ("directions", "change"))
+    if entry.edit == "none":
+        return "" if row and row["n"] else _CLASSES
+    if (entry.edit, "change") not in by_edit:
+        return f"the edit `{entry.edit}` was not made"
+    directions, change = (by_edit[entry.edit, name]["value"] for name in ("directions", "change"))
     if not directions or change < TINY:
         return _EMPTY
-    if quantity.startswith("pretraining_loss"):
-        return str(by_edit["none", "pretraining_loss"]["reason"])
-    return "no probe was fitted again" if quantity.startswith("refitted") and not row else ""
+    if entry.quantity.resampled == "batches":
+        return str(by_edit["none", PRETRAINING_LOSS.name]["reason"])
+    return entry.needs if row is None else ""
 
+
+# --- Probes ---
 
 QUADRATIC, WITH_POSITION = "quadratic", "quadratic_position"
 LAST_LAYER = "inner-layer-over-last"
@@ -145,20 +210,18 @@ _WORDS = {
     "class_position": "both classes, positions and the image predict",
     "identity_pointwise": "the identity probe",
 }
-
-
-def claim_name(family: str) -> str:
-    """Return the name of the claim that the quadratic probe beats a family."""
-    return f"quadratic-over-{family.removesuffix('_pointwise').replace('_', '-')}"
-
-
+# Rival -> name of the claim that the quadratic probe beats it.
+OVER = {
+    "linear": "quadratic-over-linear",
+    "diagonal": "quadratic-over-diagonal",
+    "class_pointwise": "quadratic-over-class",
+    "class_position": "quadratic-over-class-position",
+    "identity_pointwise": "quadratic-over-identity",
+}
 CLAIMS: tuple[Claim, ...] = (
     *(
-        Claim(
-            claim_name(family),
-            f"The quadratic probe classifies more pairs correctly than {_WORDS[family]}.",
-        )
-        for family in RIVALS
+        Claim(OVER[family], f"The quadratic probe classifies more pairs correctly than {words}.")
+        for family, words in _WORDS.items()
     ),
     Claim(
         WITH_POSITION_OVER,
@@ -172,19 +235,19 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     *EDIT_CLAIMS,
 )
-# Leading family -> families of its rivals; rival -> what it must beat besides, as it knows them.
-_COMPARED = {QUADRATIC: RIVALS, WITH_POSITION: ("class_position",)}
+# Leading family -> claim over each of its rivals; rival -> what it must beat besides, as it knows
+# them.
+_COMPARED = {QUADRATIC: OVER, WITH_POSITION: {"class_position": WITH_POSITION_OVER}}
 _CONTAINED = {"class_position": ("class_pointwise", "position")}
-FEWEST_IMAGES = 30  # of a split, for a claim about a probe
 _N_IMAGES = {"train": "n_train_images", "val": "n_val_images", "test": "n_images"}
 CERTAIN = 4.0  # half widths above 0, beyond which no correction for several tests matters
-Gains = pd.DataFrame  # value, low, high of each model, as shares of pairs
+Gains = NDArray[np.float64]  # value, low, high of each model, as shares of pairs, (n, 3)
 
 
 def study_effects(tables: Mapping[str, pd.DataFrame], groups: Groups) -> list[Effect]:
     """Return the effects of all claims of the chapter, from its tables."""
     effects = probe_effects(in_groups(tables["same_object"], groups))
-    return effects + (edit_effects(tables[EDITS]) if EDITS in tables else [])
+    return effects + (edit_effects(tables[EDITS_TABLE]) if EDITS_TABLE in tables else [])
 
 
 def probe_effects(table: pd.DataFrame) -> list[Effect]:
@@ -200,39 +263,39 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     rows = of_models if len(of_models) else rows
     effects: list[Effect] = []
     for leader, rivals in _COMPARED.items():
-        for place in best_layers(rows, leader).itertuples(index=False):
+        for place in (Place(*row) for row in best_layers(rows, leader).itertuples(index=False)):
             of_dataset = rows[rows["dataset"] == place.dataset]
             of_group = of_dataset[of_dataset["group"] == place.group]
             here = of_group[of_group["layer"] == place.layer]
-            for family in rivals:
+            for family, claim in rivals.items():
                 if family in {*of_dataset["family"], "class_position"}:
-                    effects.append(_over_rival(here, leader, family))
+                    effects.append(_over_rival(claim, place, here, leader, family))
             if leader == QUADRATIC:
-                effects += _inner_layer(of_group)
+                effects += _inner_layer(place, of_group)
     return effects
 
 
-def _over_rival(rows: pd.DataFrame, leader: str, family: str) -> Effect:
+def _over_rival(claim: str, place: Place, rows: pd.DataFrame, leader: str, family: str) -> Effect:
     """Compare a probe with a rival of the same tokens; of several settings, with the best."""
-    claim = claim_name(family) if leader == QUADRATIC else WITH_POSITION_OVER
-    over, first = [], _first(rows, leader)
+    first = _first(rows, leader)
     if reason := _too_few(first):
-        return _without(claim, rows, reason)
+        return _unjudged(claim, place, reason)
+    gains = []
     for rival in (family, *_CONTAINED.get(family, ())):
-        others, column, flags = rows[rows["family"] == rival], f"{leader}_lead", "flags"
+        others, lead, flags = rows[rows["family"] == rival], LEADS_OF[leader], "flags"
         if rival == "position":
-            others, column, flags = first, "position_lead", "position_flags"
-        others = others[others[column].notna()]
+            others, lead, flags = first, POSITION_LEAD, "position_flags"
+        others = others[others[lead.value].notna()]
         if rival == family and others["model"].nunique() < first["model"].nunique():
-            return _without(
-                claim, rows, f"no probe of the family {family} was fitted to this layer"
-            )
-        if others[flags].str.contains("not_converged|diverged").any():
-            return _without(claim, rows, _unended(rival))
+            reason = f"no probe of the family {family} was fitted to this layer"
+            return _unjudged(claim, place, reason)
+        if _is_unended(others[flags]):
+            return _unjudged(claim, place, _unended(rival))
         if len(others):  # gains over each model's strongest rival
-            best = others.loc[others.groupby("model", sort=False)[column].idxmin()]
-            over.append(_gains(best, column))
-    return _effect(claim, rows, leader, *over)
+            best = others.loc[others.groupby("model", sort=False)[lead.value].idxmin()]
+            gains.append(_gains(best, lead))
+    gains.append(_gains(first, IMAGE_MAJORITY_LEAD))
+    return _least_certain(claim, place, gains, rows)
 
 
 def _too_few(rows: pd.DataFrame) -> str:
@@ -247,8 +310,12 @@ def _few(split: str, n: int) -> str:
     return f"{n} {split} images with pairs, and a claim needs {FEWEST_IMAGES}"
 
 
+def _is_unended(flags: pd.Series[str]) -> bool:
+    """Whether a rival would be stronger at its optimum than it was measured."""
+    return bool(flags.str.contains("not_converged|diverged").any())
+
+
 def _unended(family: str) -> str:
-    """Say that a rival would be stronger at its optimum than it was measured."""
     return f"a fit of the family {family}, with which it is compared, has not converged"
 
 
@@ -260,22 +327,24 @@ def _with_position_flags(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFram
     return rows.merge(flags, "left", ["dataset", "grid"]).fillna({"position_flags": ""})
 
 
-def _inner_layer(rows: pd.DataFrame) -> Iterable[Effect]:
+def _inner_layer(place: Place, rows: pd.DataFrame) -> Iterator[Effect]:
     """Compare the inner layer that validation prefers with the last block's output."""
     quadratic = rows[rows["family"] == QUADRATIC]
-    last = quadratic["x"] == quadratic["n_layers"].astype(float)
-    inner = quadratic[quadratic["x"].gt(0) & (quadratic["x"] < quadratic["n_layers"].astype(float))]
-    if inner.empty or not last.any():
-        return []  # the last block was not read, or no layer between it and the first one's input
-    if reason := _too_few(quadratic):
-        return [_without(LAST_LAYER, inner, reason)]
-    if quadratic.loc[last, "flags"].str.contains("not_converged|diverged").any():
-        return [_without(LAST_LAYER, inner, _unended(QUADRATIC))]
-    losses = inner.groupby("layer", sort=False)["val_loss_bits"].mean()
-    here = rows[rows["layer"] == losses.idxmin()]
-    return [
-        _effect(LAST_LAYER, here, QUADRATIC, _gains(_first(here, QUADRATIC), "last_layer_lead"))
-    ]
+    depth = quadratic["n_layers"].astype(float)
+    last = quadratic[quadratic["x"] == depth]
+    inner = quadratic[quadratic["x"].between(0, depth, "neither")]
+    if inner.empty or last.empty:
+        return  # the last block was not read, or no layer between it and the first one's input
+    layer = str(inner.groupby("layer", sort=False)["val_loss_bits"].mean().idxmin())
+    place = place._replace(layer=layer)
+    reason = _unended(QUADRATIC) if _is_unended(last["flags"]) else ""
+    if reason := _too_few(quadratic) or reason:
+        yield _unjudged(LAST_LAYER, place, reason)
+        return
+    here = rows[rows["layer"] == layer]
+    first = _first(here, QUADRATIC)
+    gains = [_gains(first, LAST_LAYER_LEAD), _gains(first, IMAGE_MAJORITY_LEAD)]
+    yield _least_certain(LAST_LAYER, place, gains, here)
 
 
 def _first(rows: pd.DataFrame, family: str) -> pd.DataFrame:
@@ -284,40 +353,28 @@ def _first(rows: pd.DataFrame, family: str) -> pd.DataFrame:
     return of_family.drop_duplicates("model")
 
 
-def _gains(rows: pd.DataFrame, column: str) -> Gains:
-    names = [f"{column}{end}" for end in ("", "_low", "_high")]
-    return rows[names].astype(float).set_axis(["value", "low", "high"], axis=1)
+def _gains(rows: pd.DataFrame, lead: Quantity) -> Gains:
+    return rows[list(lead.interval)].to_numpy(float)
 
 
-def _effect(claim: str, rows: pd.DataFrame, leader: str, *over: Gains) -> Effect:
-    """Return the least certain gain, over rivals and over the image's majority."""
-    over_majority = _gains(_first(rows, leader), "image_majority_lead")
-    n_images = int(rows["n_images"].max())
-    summaries = [_summary(gains, n_images) for gains in (*over, over_majority)]
-    value, low, high, n, units = min(summaries, key=_weakness)
-    return Effect(claim, _where(rows), value, low, high, n, units)
+def _least_certain(claim: str, place: Place, gains: list[Gains], rows: pd.DataFrame) -> Effect:
+    """Return the least certain of several gains, in points.
+
+    Each is over training seeds if there are several, of which the gain itself is then the mean.
+    """
+    n_images, candidates = int(rows["n_images"].max()), []
+    for points in (100 * gain for gain in gains):
+        (value, low, high), n, units = points[0], n_images, IMAGES
+        if len(points) > 1:
+            (value, low, high), n = mean_interval(points[:, 0]), len(points)
+            units = TRAINING_SEEDS
+        ends = float(value), float(low), float(high)
+        candidates.append(Effect(claim, place.words, *ends, n, units, about=place))
+    return min(candidates, key=_weakness)
 
 
-def _summary(gains: Gains, n_images: int) -> tuple[float, float, float, int, str]:
-    """Put the gains of models together, in points: over training seeds if there are several."""
-    points = 100 * gains.to_numpy(float)
-    if len(points) > 1:
-        return (*mean_interval(points[:, 0]), len(points), TRAINING_SEEDS)
-    value, low, high = (float(point) for point in points[0])
-    return value, low, high, n_images, IMAGES
-
-
-def _weakness(summary: tuple[float, float, float, int, str]) -> tuple[float, float]:
+def _weakness(effect: Effect) -> tuple[float, float]:
     """Order gains by how many half widths they are above 0, and certain ones by their size."""
-    value, low = summary[:2]
+    value, low = effect.value, effect.low
     widths = value / (value - low) if value > low else np.sign(value) * np.inf if value else 0.0
     return min(float(widths), CERTAIN), value
-
-
-def _without(claim: str, rows: pd.DataFrame, reason: str) -> Effect:
-    return Effect(claim, _where(rows), np.nan, np.nan, np.nan, 0, IMAGES, reason)
-
-
-def _where(rows: pd.DataFrame) -> str:
-    first = rows.iloc[0]
-    return f"{first['group']} on {first['dataset']}, layer {first['layer']}"

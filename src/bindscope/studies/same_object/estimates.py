@@ -14,8 +14,17 @@ from safetensors.numpy import load_file
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import ProductFiles
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.quantities import LEADING, QUANTITIES, weights_name
-from bindscope.studies.same_object.scores import LEADS, RESAMPLES, Floats
+from bindscope.studies.same_object.quantities import QUANTITIES, weights_name
+from bindscope.studies.same_object.scores import (
+    IMAGE_MAJORITY_LEAD,
+    LAST_LAYER_LEAD,
+    POSITION_LEAD,
+    QUADRATIC_LEAD,
+    QUADRATIC_POSITION_LEAD,
+    RESAMPLES,
+    Floats,
+)
+from bindscope.tables.quantities import Quantity
 from bindscope.tables.rows import Row, read_rows, rerun
 
 NO_IMAGE = "no test image has what is measured"
@@ -130,37 +139,48 @@ def add_leads(
             raise StoreError(where, "was measured on other pairs than its rivals", rerun(where))
     right = np.column_stack([*(counts[:, RIGHT] for _, counts in measured), majority])
     drawn = resampled_means(np.column_stack([right, pairs]), n_samples, seed)
-    shares = drawn[:, :-1] / drawn[:, -1:]
-    accuracies = right.sum(0) / pairs.sum()
+    shares = np.vstack([right.sum(0) / pairs.sum(), drawn[:, :-1] / drawn[:, -1:]])
     rows = [row for row, _ in measured]
-    for row in rows:
-        row |= {f"{column}{end}": None for column in LEADS for end in ("", "_low", "_high")}
+    first, last = _rivals(rows)
+    for i, row in enumerate(rows):
+        compared = [
+            (IMAGE_MAJORITY_LEAD, i, len(rows)),
+            (LAST_LAYER_LEAD, i, last.get(_probe_key(row), i)),
+            (POSITION_LEAD, i, first.get(("position",), i)),
+        ]
+        for family, lead in LEADS_OF.items():
+            compared.append((lead, first.get((family, row["model"], row["layer"]), i), i))
+        for lead, ahead, behind in compared:
+            gains = shares[:, ahead] - shares[:, behind]
+            row |= dict.fromkeys(lead.interval) if ahead == behind else _interval_of(lead, gains)
 
-    def add(i: int, column: str, ahead: int, behind: int) -> None:
-        value = float(accuracies[ahead] - accuracies[behind])
-        low, high = interval(shares[:, ahead] - shares[:, behind])
-        rows[i][column] = value
-        rows[i][f"{column}_low"], rows[i][f"{column}_high"] = min(low, value), max(high, value)
 
-    # By name the first row of each family that reads the same tokens, as claims have it.
-    first: dict[tuple[str, ...], int] = {}
-    last: dict[tuple[Any, ...], int] = {}  # those of each probe after the model's last block
+def _interval_of(lead: Quantity, gains: Floats) -> Row:
+    """Return the columns of a gain (1 + B,): the number, and what resamples gave."""
+    value, (low, high) = float(gains[0]), interval(gains[1:])
+    return {lead.value: value, lead.low: min(low, value), lead.high: max(high, value)}
+
+
+def _rivals(rows: Sequence[Row]) -> tuple[dict[tuple[Any, ...], int], dict[tuple[Any, ...], int]]:
+    """Return by name the first row of each family that reads the same tokens, as claims have it.
+
+    Returns also the row of each probe after the model's last block.
+    """
+    first: dict[tuple[Any, ...], int] = {}
+    last: dict[tuple[Any, ...], int] = {}
     for j in sorted(range(len(rows)), key=lambda j: (rows[j]["probe"], rows[j]["seed"])):
         row = rows[j]
-        family = row["family"]
-        tokens = () if family == "position" else (row["model"], row["layer"])
+        tokens = () if row["family"] == "position" else (row["model"], row["layer"])
         if not row["rank"]:  # a truncated form is no rival
-            first.setdefault((family, *tokens), j)
+            first.setdefault((row["family"], *tokens), j)
         if row["n_layers"] and row["layer"] == str(row["n_layers"]):
-            last[tuple(row[name] for name in _PROBE)] = j
-    for i, row in enumerate(rows):
-        add(i, "image_majority_lead", i, len(rows))
-        if (j := last.get(tuple(row[name] for name in _PROBE), i)) != i:
-            add(i, "last_layer_lead", i, j)
-        for family in (*LEADING, "position"):
-            tokens = () if family == "position" else (row["model"], row["layer"])
-            if (j := first.get((family, *tokens), i)) != i:
-                add(i, f"{family}_lead", *((i, j) if family == "position" else (j, i)))
+            last[_probe_key(row)] = j
+    return first, last
 
 
-_PROBE = ("model", "probe", "rank", "seed")
+def _probe_key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("model", "probe", "rank", "seed"))
+
+
+# Family whose gains over others are judged -> the quantity.
+LEADS_OF = {"quadratic": QUADRATIC_LEAD, "quadratic_position": QUADRATIC_POSITION_LEAD}

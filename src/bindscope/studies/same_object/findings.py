@@ -22,14 +22,16 @@ from bindscope.report.claims import claims_findings, claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.same_object.claims import (
     CLAIMS,
-    EDITS,
+    EDITS_TABLE,
+    OVER,
     QUADRATIC,
     WITH_POSITION_OVER,
-    claim_name,
+    Place,
     study_effects,
 )
 from bindscope.studies.same_object.scores import LEADS, PAIRS
 from bindscope.studies.same_object.views import (
+    VALUE_ENDS,
     at_best_layers,
     best_layers,
     fitted,
@@ -44,17 +46,11 @@ from bindscope.tables.numbers import number
 _LABELS = ("dataset", "model", "layer", "probe")
 
 
-NUMBERS = (
-    *(
-        Column(quantity.heading, name, "number", quantity.meaning, quantity.format,
-               quantity.of_probe)
-        for name, quantity in PAIRS.items() if quantity.heading
-    ),
-    *(
-        Column(heading, name, "number", meaning, ".1%", interval=True)
-        for name, (heading, meaning) in LEADS.items() if heading
-    ),
-)  # fmt: skip
+NUMBERS = tuple(
+    Column(each.heading, each.value, "number", each.meaning, each.format, bool(each.low))
+    for each in (*PAIRS, *LEADS)
+    if each.heading
+)
 _INTRODUCTION = (
     "A probe receives two patch tokens of an image and predicts whether both patches are of the "
     "same object (IsSameObject, arXiv 2510.24709). All probes and models of a patch grid are "
@@ -81,7 +77,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     return Chapter(
         lead=tuple(lead),
         headline=("same_object_layers", "same_object_models"),
-        caveats=_caveats(table, judgments),
+        caveats=_caveats(judgments),
         warnings=tuple(_warnings(table)),
         key_numbers=tuple(key_numbers),
         findings=(
@@ -98,10 +94,10 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     )  # fmt: skip
 
 
-def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
+def _caveats(judgments: list[Judgment]) -> tuple[str, ...]:
     """Say what changes how accuracies are read: rivals, positions, seeds."""
     sentences = []
-    for name in (claim_name("class_position"), WITH_POSITION_OVER):
+    for name in (OVER["class_position"], WITH_POSITION_OVER):
         about = [judgment for judgment in judgments if judgment.claim.name == name]
         if about:
             n_holding = sum(judgment.verdict == "holds" for judgment in about)
@@ -126,23 +122,23 @@ def _best_of_all(
     if not len(best):
         return [], []
     top = best.sort_values("accuracy", kind="stable").iloc[-1]
-    where = f"{top['group']} on {top['dataset']}, layer {top['layer']}"
+    place = Place(top["dataset"], top["group"], top["layer"])
     accuracy, majority = (
         number(100 * top[name], ".1f") for name in ("accuracy", "image_majority_accuracy")
     )
     sentence = (
         f"The best quadratic probe classifies {accuracy}\u00a0% of patch pairs correctly "
-        f"({where}), the majority class of each image {majority}\u00a0%. "
+        f"({place.words}), the majority class of each image {majority}\u00a0%. "
     )
     listed = [
         KeyNumber(accuracy, "% of pairs",
-                  f"classified correctly by the quadratic probe of {where}"),
+                  f"classified correctly by the quadratic probe of {place.words}"),
     ]  # fmt: skip
     rivals = _rivals(table, top)
     if not rivals:
         sentence += "No rival that predicts from classes or positions was fitted there."
     for family, rate in sorted(rivals.items(), key=lambda rival: -rival[1])[:1]:
-        value, verdict = number(100 * rate, ".1f"), _verdict(judgments, where)
+        value, verdict = number(100 * rate, ".1f"), _verdict(judgments, place)
         sentence += f"Its best rival, {_RIVAL_WORDS[family]}, classifies {value}\u00a0%{verdict}."
         words = f"classified correctly by its best rival, {_RIVAL_WORDS[family]}"
         listed.append(KeyNumber(value, "% of pairs", words))
@@ -159,7 +155,7 @@ _RIVAL_WORDS = {
 def _rivals(table: pd.DataFrame, top: pd.Series[Any]) -> dict[str, float]:
     """Return the accuracy of each rival that was fitted at the place of a probe."""
     place = ["dataset", "grid", "group", "layer"]
-    here = over_models(fitted(table), [*place, "family", "probe"])
+    here = over_models(fitted(table), ["dataset", "grid", "layer", "family", "probe"])
     positions = of_positions(table).assign(family="position", **dict(top[["group", "layer"]]))
     both = pd.concat([here, positions])
     both = both[(both[place] == top[place]).all(axis=1) & both["family"].isin(list(_RIVAL_WORDS))]
@@ -167,11 +163,11 @@ def _rivals(table: pd.DataFrame, top: pd.Series[Any]) -> dict[str, float]:
     return {str(family): float(rate) for family, rate in best.items()}
 
 
-def _verdict(judgments: Sequence[Judgment], where: str) -> str:
+def _verdict(judgments: Sequence[Judgment], place: Place) -> str:
     """Say the verdict on the claim that the quadratic probe beats its rivals; empty without one."""
-    claim = claim_name("class_position")  # which is about its best rival, whichever that is
+    claim = OVER["class_position"]  # which is about its best rival, whichever that is
     for judgment in judgments:
-        if judgment.claim.name == claim and judgment.effect.where == where:
+        if judgment.claim.name == claim and judgment.effect.about == place:
             is_verb = judgment.verdict in ("holds", "does not hold")
             why = f" ({judgment.reason})" if judgment.reason else ""
             return (
@@ -232,8 +228,7 @@ def _geometry(tables: Mapping[str, pd.DataFrame], groups: Groups) -> list[Sectio
     """Return what scores and tokens are like; no section where nothing was measured."""
     if _GEOMETRY not in tables or tables[_GEOMETRY].empty:
         return []
-    table = with_groups(tables[_GEOMETRY], groups)
-    table = table.rename(columns={"low": "value_low", "high": "value_high"})
+    table = with_groups(tables[_GEOMETRY], groups).rename(columns=VALUE_ENDS)
     best = best_layers(fitted(with_groups(tables["same_object"], groups)))
     here = table.merge(best, on=["dataset", "group", "layer"])
     names = ("dataset", "model", "layer", "probe", "quantity", "at")
@@ -266,15 +261,15 @@ _ABOUT_EDITS = (
 
 def _edits(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
     """Return the section with both figures of edits; none where nothing was edited."""
-    if EDITS not in tables or tables[EDITS].empty:
+    if EDITS_TABLE not in tables or tables[EDITS_TABLE].empty:
         return []
-    figures = ("same_object_attention", EDITS)
+    figures = ("same_object_attention", EDITS_TABLE)
     return [Section("edits", "Ablating the probe subspace", _ABOUT_EDITS, figures=figures)]
 
 
 def _missing_losses(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
     """Say which models have no loss of their own; nothing without edits."""
-    reasons = without_loss(tables[EDITS]) if EDITS in tables else {}
+    reasons = without_loss(tables[EDITS_TABLE]) if EDITS_TABLE in tables else {}
     points = [("No loss", f"{', '.join(models)}: {reason}.") for reason, models in reasons.items()]
     words = "The models' own pretraining loss under edits:"
     return [Finding(words, tuple(points))] if points else []

@@ -95,7 +95,7 @@ def fit_probe(
     bootstrap_samples
         Resamples of the test images.
     checkpoints
-        Of the fit, and of each result.
+        Of the fit.
 
     Returns
     -------
@@ -118,15 +118,12 @@ def fit_probe(
         "options": canonical_json(probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)),
     }
 
-    def measured(scorer: Fitted, _: Checkpoints | None) -> State:
+    results = []
+    for scorer in fitted:
         result = _measured(scorer, task, test, bootstrap_samples)
         strata = [{**row, **here} for row in result.strata]
-        return replace(result, row={**result.row, **about, **here}, strata=strata).state()
-
-    return [
-        ProbeResult.from_state(remember(checkpoints, partial(measured, scorer)))
-        for scorer in fitted
-    ]
+        results.append(replace(result, row={**result.row, **about, **here}, strata=strata))
+    return results
 
 
 def _refuse_without_pairs(name: str, data: PairData) -> None:

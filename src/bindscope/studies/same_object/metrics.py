@@ -21,7 +21,16 @@ from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.quantities import ALL, CLASSES, DISTANCES
 from bindscope.studies.same_object.scorers.base import Scorer
-from bindscope.studies.same_object.scores import PAIRS, RESAMPLES, Floats, PairQuantity, ScoredPairs
+from bindscope.studies.same_object.scores import (
+    ACCURACY,
+    AUC_WITHIN,
+    IMAGE_MAJORITY,
+    PAIRS,
+    RESAMPLES,
+    Floats,
+    Score,
+    ScoredPairs,
+)
 
 BITS = 12  # last ones of a logit (of 23), which decide nothing where many are counted together
 NEWTON, ENOUGH = 100, 1e-10  # steps, and the change of weights with which they end
@@ -120,8 +129,8 @@ class Tally:
 
         float32 (n, 5), of all pairs of each image.
         """
-        names = ("accuracy", "image_majority_accuracy", "auc_within")
-        accuracy, majority, couples = (self.sums[name][:, 0] for name in names)
+        of_images = (ACCURACY, IMAGE_MAJORITY, AUC_WITHIN)
+        accuracy, majority, couples = (self.sums[score.name][:, 0] for score in of_images)
         return np.column_stack([accuracy, majority[:, :1], couples]).astype(np.float32)
 
 
@@ -132,7 +141,8 @@ def tally(scorer: Scorer, pairs: Pairs, calibration: Calibration = UNCHANGED) ->
         logits = scorer.logits(block).float().cpu().numpy()
         finite &= bool(np.isfinite(logits).all())
         parts.append(_sums(block, logits, calibration))
-    return Tally({name: np.concatenate([part[name] for part in parts]) for name in PAIRS}, finite)
+    sums = {score.name: np.concatenate([part[score.name] for part in parts]) for score in PAIRS}
+    return Tally(sums, finite)
 
 
 def _sums(
@@ -147,7 +157,7 @@ def _sums(
         same_class, block.image.cpu().numpy(), len(block.valid),
     ).take(order)  # fmt: skip
     distance = distance[order]
-    sums: dict[str, list[Floats]] = {name: [] for name in PAIRS}
+    sums: dict[str, list[Floats]] = {score.name: [] for score in PAIRS}
     for stratum in STRATA:
         chosen = np.ones(len(order), bool)
         if stratum.same_class != ALL:
@@ -155,8 +165,8 @@ def _sums(
         if stratum.distance != ALL:
             chosen &= distance == DISTANCES.index(stratum.distance)
         part = pairs.take(chosen)
-        for name, quantity in PAIRS.items():
-            sums[name].append(np.stack(quantity.sums(part), axis=-1))
+        for score in PAIRS:
+            sums[score.name].append(np.stack(score.sums(part), axis=-1))
     return {name: np.stack(each, axis=1) for name, each in sums.items()}
 
 
@@ -176,36 +186,34 @@ def measure(
     tallied: Tally, n_samples: int = RESAMPLES
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the measured columns of a scorer's row, and the rows of its strata."""
-    each = tallied.sums["accuracy"][..., 1]  # pairs of each image and stratum
+    each = tallied.sums[ACCURACY.name][..., 1]  # pairs of each image and stratum
     there = each[:, 0] > 0
     counts, images = each.sum(0), (each > 0).sum(0)
     rows = [
         stratum._asdict() | {"n_images": int(n), "n_pairs": int(count)}
         for stratum, n, count in zip(STRATA, images, counts, strict=True)
     ]
-    for name, quantity in PAIRS.items():
-        sums = tallied.sums[name][there]
-        values = _scores(quantity, sums.sum(0))
-        drawn = np.full((1, len(STRATA)), np.nan)
-        if quantity.of_probe:
+    for score in PAIRS:
+        sums = tallied.sums[score.name][there]
+        for row, value in zip(rows, _scores(score, sums.sum(0)), strict=True):
+            row[score.value] = float(value) if np.isfinite(value) else None
+        if score.low:
             means = resampled_means(sums.reshape(len(sums), -1), n_samples, seed=0)
-            drawn = _scores(quantity, means.reshape(-1, *sums.shape[1:]))
-        for row, value, samples in zip(rows, values, drawn.T, strict=True):
-            row[name] = float(value) if np.isfinite(value) else None
-            if quantity.of_probe:
-                row |= _ends(name, row[name], samples)
+            drawn = _scores(score, means.reshape(-1, *sums.shape[1:]))
+            for row, samples in zip(rows, drawn.T, strict=True):
+                row |= _ends(score, row[score.value], samples)
     whole = {name: value for name, value in rows[0].items() if name not in Stratum._fields}
     return whole, [row for row in rows if row["n_pairs"]]
 
 
-def _scores(quantity: PairQuantity, sums: Floats) -> Floats:
+def _scores(score: Score, sums: Floats) -> Floats:
     """Return the scores of sums (..., k); resamples may go beyond their ends by rounding."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return quantity.score(*np.moveaxis(sums, -1, 0)).clip(0.0, quantity.high)
+        return score.score(*np.moveaxis(sums, -1, 0)).clip(0.0, score.most)
 
 
-def _ends(name: str, value: float | None, samples: Floats) -> dict[str, float | None]:
+def _ends(score: Score, value: float | None, samples: Floats) -> dict[str, float | None]:
     """Return the ends of an interval; resamples without a pair of one label say nothing."""
     finite = samples[np.isfinite(samples)]
     low, high = (None, None) if value is None or not len(finite) else interval(finite)
-    return {f"{name}_low": low, f"{name}_high": high}
+    return {score.low: low, score.high: high}

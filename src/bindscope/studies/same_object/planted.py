@@ -21,9 +21,9 @@ from bindscope.fitting.rows import ArrayRows
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.same_object.claims import (
     LAST_LAYER,
+    OVER,
     WITH_POSITION,
     WITH_POSITION_OVER,
-    claim_name,
     probe_effects,
 )
 from bindscope.studies.same_object.config import AnyScorer
@@ -32,7 +32,7 @@ from bindscope.studies.same_object.effects.planted import EDIT_CASES
 from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import GRID, Planted, labels, planted_tokens
-from bindscope.studies.same_object.quantities import NO_MODEL, RIVALS
+from bindscope.studies.same_object.quantities import NO_MODEL
 from bindscope.tables.groups import with_groups
 
 IMAGES = {"train": 50, "val": 30, "test": 50}
@@ -124,14 +124,13 @@ _ONE_LAYOUT = {"n_layouts": 1, "cell": 1.0, "dim": 40}
 _LAYOUTS = {"n_layouts": 6, "layout_cell": 1.0, "dim": 120}
 _LAYOUT_AND_CELL = {"n_layouts": 6, "cell": 1.0, "layout": 1.0, "layout_dims": 6, "dim": 48}
 _LAYOUT_AND_CODE = {"n_layouts": 6, **_POSITION, "layout": 1.0, "layout_dims": 6, "dim": 32}
-_OVER = {family: claim_name(family) for family in RIVALS}
 _MAIN = ("class_position", WITH_POSITION)
 _MAIN_PROBES = (WITH_POSITION, "class_pointwise", "class_position", "position")
 
 
 def _claims(over: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the claims over these families; of `quadratic_position`, its own."""
-    return tuple(WITH_POSITION_OVER if name == WITH_POSITION else _OVER[name] for name in over)
+    return tuple(WITH_POSITION_OVER if name == WITH_POSITION else OVER[name] for name in over)
 
 
 def _run(
@@ -164,13 +163,13 @@ CASES: tuple[Case, ...] = (
     _impostor("class, image, position in each layout", {**_LAYOUTS, **_CLASS, **_IMAGE}, _MAIN),
     _impostor("class and position", {**_CLASS, **_POSITION}, _MAIN),
     _impostor("position within each class", _BY_CLASS, _MAIN, uneven=True),
-    _impostor("image vector", _IMAGE, tuple(_OVER)),
+    _impostor("image vector", _IMAGE, tuple(OVER)),
     _impostor("image class histogram", _HISTOGRAM, ("linear", "class_position")),
     _impostor("class, position and image vector", _EVERYTHING, _MAIN),
     _impostor("noise, d = 64", {"dim": 64}, ("linear", "diagonal", "class_position")),
     _impostor("noise, d = 512", {"dim": 512}, ("class_position",)),
     _impostor("common offset", _OFFSET, ("linear", "class_position")),
-    _genuine("binding", _BINDING, (*_OVER, WITH_POSITION)),
+    _genuine("binding", _BINDING, (*OVER, WITH_POSITION)),
     _genuine("binding, class, position and image", {**_BINDING, **_EVERYTHING}),
     _genuine("binding and common offset", {**_BINDING, **_OFFSET}, ("class_position",)),
     Case("binding in the inner layer", _run((), _BINDING, {"binding": 0.2}),

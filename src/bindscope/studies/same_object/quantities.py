@@ -5,8 +5,11 @@ Of these a number is a row; `scores` declares what is a column of the tables of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from bindscope.tables.quantities import Quantity
 
 ARRAYS: Final = "arrays"  # dataset and model of what a person's arrays give
 NO_MODEL = "none"  # model and layer of what reads labels and positions alone
@@ -33,116 +36,210 @@ def weights_name(layer: str, seed: int, rank: int) -> str:
     return f"{layer}/{seed}/{rank}"
 
 
-class Quantity(NamedTuple):
-    """Unit of a quantity, what it is, and the smallest and largest number that it can be."""
-
-    unit: str
-    meaning: str
-    low: float | None = 0.0
-    high: float | None = 1.0
-
-
 _SHARE, _PATCHES = "share", "share of patches"
 _ATTENTION, _AREA, _LOSS = "share of attention", "probability", "bits per scene"
 # Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
 KINDS: Final = ("object", "copy", "class", "other")
 
-GEOMETRY: Final[dict[str, Quantity]] = {
-    "cross_score": Quantity(_AREA, "Mean decoded probability of the same object, of pairs "
-                            "(`at`) of one object, of an object and its exact copy, of other "
-                            "objects of one class, of objects of two classes."),
-    "position_r2": Quantity("", "R^2 of a ridge regression from the token to the patch's row and "
-                            "column, on test.", None),
-    "residual_separability": Quantity(_PATCHES, "Whether a linear discriminant names the scene of "
-                                      "a difference that was left out: token of a copy minus that "
-                                      "of its original, first three components of three scenes."),
-    "residual_separability_shuffled": Quantity(_PATCHES, "The same where the patches of the copy "
-                                               "have changed places."),
-    "residual_chance": Quantity(_PATCHES, "The same where the scenes are dealt out at random."),
-    "transfer_auc": Quantity(_AREA, "Area under the ROC curve within images of the probe of "
-                             "`layer` on tokens of layer `at`."),
-}  # fmt: skip
 
-# What the names of some edits' quantities add to those of others.
-SUFFIXES: Final = {
-    "_change": "The number minus that without an edit.",
-    "_beyond_controls": "Only of `beyond`: the number minus that under the same edit of a control. "
-    "Of each number the one nearest to no effect among controls; `reason` names the control.",
-}
+@dataclass(frozen=True, kw_only=True)
+class RowQuantity(Quantity):
+    """A quantity of which a number is a row of a long table.
 
+    `at` is what the column of that name holds, `resampled` what its interval is over. `change` and
+    `beyond_controls` name the quantities that are its change by an edit, and what of that change is
+    beyond the controls.
+    """
 
-def _changed(
-    name: str, unit: str, meaning: str, low: float | None = 0.0, high: float | None = 1.0
-) -> dict[str, Quantity]:
-    """Return a measure, its change by the edit, and what is beyond the controls."""
-    least = None if low is None else -1.0
-    added = {name + end: Quantity(unit, words, least, high) for end, words in SUFFIXES.items()}
-    return {name: Quantity(unit, meaning, low, high), **added}
+    value: str = "value"
+    low: str = "low"
+    high: str = "high"
+    least: float | None = 0.0
+    most: float | None = 1.0
+    at: Literal["", "kind", "layer", "head", "probe"] = ""
+    resampled: Literal["images", "batches"] = "images"
+    change: str = ""
+    beyond_controls: str = ""
+
+    def all(self) -> Iterator[RowQuantity]:
+        """Yield the quantity, its change and what is beyond the controls, if there are any."""
+        yield self
+        least = None if self.least is None else -1.0
+        for name, meaning in ((self.change, CHANGE), (self.beyond_controls, BEYOND_CONTROLS)):
+            if name:
+                yield replace(
+                    self, name=name, meaning=meaning, least=least, change="", beyond_controls=""
+                )
 
 
-_READERS = {
-    "": "by the probe of the layer, whose number is in `at`",
-    "later_": "by the probe of a later layer, whose number is in `at`",
-    "refitted_": "by the probe (`at`) that was fitted again under the edit to tokens of the layer",
-    "later_refitted_": "by the probe (`at`) that was fitted again to tokens of the later layer",
-}
-_OF_READERS: dict[str, Quantity] = {}
-for _prefix, _words in _READERS.items():
-    _OF_READERS |= _changed(
-        f"{_prefix}auc_within", _AREA,
-        f"Area under the ROC curve within images {_words}: pairs are compared with pairs of the "
-        "same image.",
+CHANGE: Final = "The number without this suffix minus that without an edit."
+BEYOND_CONTROLS: Final = (
+    "Only of `beyond`: the number without this suffix minus that under the same edit of a control. "
+    "Of each number the one nearest to no effect among controls; `reason` names the control."
+)
+
+
+def _by_name(*quantities: RowQuantity) -> dict[str, RowQuantity]:
+    return {each.name: each for quantity in quantities for each in quantity.all()}
+
+
+GEOMETRY: Final = _by_name(
+    RowQuantity(
+        name="cross_score", at="kind", unit=_AREA,
+        meaning="Mean decoded probability of the same object, of pairs (`at`) of one object, of an "
+        "object and its exact copy, of other objects of one class, of objects of two classes.",
+    ),
+    RowQuantity(
+        name="position_r2", unit="", least=None,
+        meaning="R^2 of a ridge regression from the token to the patch's row and column, on test.",
+    ),
+    RowQuantity(
+        name="residual_separability", unit=_PATCHES,
+        meaning="Whether a linear discriminant names the scene of a difference that was left out: "
+        "token of a copy minus that of its original, first three components of three scenes.",
+    ),
+    RowQuantity(
+        name="residual_separability_shuffled", unit=_PATCHES,
+        meaning="The same where the patches of the copy have changed places.",
+    ),
+    RowQuantity(
+        name="residual_chance", unit=_PATCHES,
+        meaning="The same where the scenes are dealt out at random.",
+    ),
+    RowQuantity(
+        name="transfer_auc", at="layer", unit=_AREA,
+        meaning="Area under the ROC curve within images of the probe of `layer` on tokens of layer "
+        "`at`.",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What is measured by a probe that reads edited tokens, as fitted and fitted again."""
+
+    auc_within: RowQuantity
+    refitted_auc_within: RowQuantity
+    refitted_mious: Mapping[str, RowQuantity]  # column of the fit's row -> quantity
+
+
+def _auc(name: str, words: str, **options: Any) -> RowQuantity:
+    return RowQuantity(
+        name=name, unit=_AREA, **options,
+        meaning=f"Area under the ROC curve within images {words}: pairs are compared with pairs of "
+        "the same image.",
     )  # fmt: skip
-    if "refitted" in _prefix:
-        _OF_READERS |= {
-            f"{_prefix}class_miou": Quantity(_SHARE, "As in `same_object`: the paper's semantic "
-                                             "head, on patches."),
-            f"{_prefix}instance_miou": Quantity(_SHARE, "As in `same_object`: its instance head, "
-                                                "on patches."),
-        }  # fmt: skip
+
+
+def _miou(name: str, head: str) -> RowQuantity:
+    meaning = f"As in `same_object`: {head}, on patches."
+    return RowQuantity(name=name, unit=_SHARE, at="probe", meaning=meaning)
+
+
+_SEMANTIC, _INSTANCE = "the paper's semantic head", "its instance head"
+# Probes of the edited layer, and of a later one.
+READERS: Final = (
+    Reader(
+        _auc("auc_within", "by the probe of the layer, whose number is in `at`", at="layer",
+             change="auc_within_change", beyond_controls="auc_within_beyond_controls"),
+        _auc("refitted_auc_within", "by the probe (`at`) that was fitted again under the edit to "
+             "tokens of the layer", at="probe", change="refitted_auc_within_change",
+             beyond_controls="refitted_auc_within_beyond_controls"),
+        {
+            "class_miou": _miou("refitted_class_miou", _SEMANTIC),
+            "instance_miou": _miou("refitted_instance_miou", _INSTANCE),
+        },
+    ),
+    Reader(
+        _auc("later_auc_within", "by the probe of a later layer, whose number is in `at`",
+             at="layer", change="later_auc_within_change",
+             beyond_controls="later_auc_within_beyond_controls"),
+        _auc("later_refitted_auc_within", "by the probe (`at`) that was fitted again to tokens of "
+             "the later layer", at="probe", change="later_refitted_auc_within_change",
+             beyond_controls="later_refitted_auc_within_beyond_controls"),
+        {
+            "class_miou": _miou("later_refitted_class_miou", _SEMANTIC),
+            "instance_miou": _miou("later_refitted_instance_miou", _INSTANCE),
+        },
+    ),
+)  # fmt: skip
+
+
+def _correlation(name: str, meaning: str) -> RowQuantity:
+    return RowQuantity(
+        name=name, at="head", unit="correlation", least=-1.0,
+        meaning="Attention of head `at` (from 1; `mean`: mean weights of all heads, or of their "
+        f"logarithms): {meaning}",
+    )  # fmt: skip
+
 
 # Correlations of attention with a probe's scores; and with the labels, given what else it goes by.
-CORRELATIONS: Final[dict[str, Quantity]] = {
-    name: Quantity("correlation", f"Attention of head `at` (from 1; `mean`: mean weights of all "
-                   f"heads, or of their logarithms): {meaning}", -1.0)
-    for name, meaning in {
-        "pearson": "correlation with the probe's probabilities.",
-        "beyond_rivals": "correlation of its logarithm with the labels, given query, key, both "
-                         "classes, distance, cosine and inner product.",
-    }.items()
-}  # fmt: skip
+CORRELATIONS: Final = _by_name(
+    _correlation("pearson", "correlation with the probe's probabilities."),
+    _correlation("beyond_rivals", "correlation of its logarithm with the labels, given query, key, "
+                 "both classes, distance, cosine and inner product."),
+)  # fmt: skip
+OBJECT_SHARE: Final = RowQuantity(
+    name="object_share", at="head", unit=_ATTENTION,
+    change="object_share_change", beyond_controls="object_share_beyond_controls",
+    meaning="Attention of sampled patches on other patches in the next block: the share that is on "
+    "patches of the same object, of head `at`; `mean`: mean over the heads' shares.",
+)  # fmt: skip
+PRETRAINING_LOSS: Final = RowQuantity(
+    name="pretraining_loss", resampled="batches", unit=_LOSS, least=None, most=None,
+    change="pretraining_loss_change", beyond_controls="pretraining_loss_beyond_controls",
+    meaning="The model's own loss; `n` batches, t interval.",
+)  # fmt: skip
+VAL_LOSS: Final = RowQuantity(
+    name="val_loss_bits", unit="bits per pair", most=None,
+    meaning="Cross-entropy of validation's pairs by the probe of the layer: verdicts are about the "
+    "layer where it is lowest.",
+)  # fmt: skip
 
-EDITS: Final[dict[str, Quantity]] = {
-    "val_loss_bits": Quantity("bits per pair", "Cross-entropy of validation's pairs by the probe "
-                              "of the layer: verdicts are about the layer where it is lowest.",
-                              high=None),
-    "directions": Quantity("directions", "Directions of the subspace.", high=None),
-    "class_overlap": Quantity(_SHARE, "Which share of this subspace lies in that in which the "
-                              "sampled patches differ by class: the mean squared cosine of the "
-                              "principal angles."),
-    "position_overlap": Quantity(_SHARE, "The same of that in which they differ by position."),
-    "overlap": Quantity(_SHARE, "Which share of `beyond` lies in this subspace."),
-    "change": Quantity(_SHARE, "Squared length of the change of the patches' tokens, over that of "
-                       "the tokens less the mean token of train.", high=None),
-    **_OF_READERS,
-    **_changed("object_share", _ATTENTION, "Attention of sampled patches on other patches in the "
-               "next block: the share that is on patches of the same object, of head `at`; "
-               "`mean`: mean over the heads' shares."),
-    "uniform_share": Quantity(_ATTENTION, "That of attention to all other patches alike."),
-    **CORRELATIONS,
-    **_changed("pretraining_loss", _LOSS, "The model's own loss; `n` batches, t interval.",
-               low=None, high=None),
-}  # fmt: skip
+
+def _refitted(reader: Reader) -> tuple[RowQuantity, ...]:
+    return reader.refitted_auc_within, *reader.refitted_mious.values()
+
+
+EDITS: Final = _by_name(
+    VAL_LOSS,
+    RowQuantity(
+        name="directions", unit="directions", meaning="Directions of the subspace.", most=None
+    ),
+    RowQuantity(
+        name="class_overlap", unit=_SHARE,
+        meaning="Which share of this subspace lies in that in which the sampled patches differ by "
+        "class: the mean squared cosine of the principal angles.",
+    ),
+    RowQuantity(
+        name="position_overlap", unit=_SHARE,
+        meaning="The same of that in which they differ by position.",
+    ),
+    RowQuantity(
+        name="overlap", unit=_SHARE, meaning="Which share of `beyond` lies in this subspace."
+    ),
+    RowQuantity(
+        name="change", unit=_SHARE, most=None,
+        meaning="Squared length of the change of the patches' tokens, over that of the tokens less "
+        "the mean token of train.",
+    ),
+    *(reader.auc_within for reader in READERS),
+    *(quantity for reader in READERS for quantity in _refitted(reader)),
+    OBJECT_SHARE,
+    RowQuantity(
+        name="uniform_share", unit=_ATTENTION,
+        meaning="That of attention to all other patches alike.",
+    ),
+    *CORRELATIONS.values(),
+    PRETRAINING_LOSS,
+)  # fmt: skip
 
 QUANTITIES: Final = GEOMETRY | EDITS
 
 
 def describe(quantities: Mapping[str, Quantity]) -> str:
-    """Describe quantities: those of one meaning together, and what a suffix adds once."""
-    suffixes = [end for end in SUFFIXES if any(name.endswith(end) for name in quantities)]
+    """Describe quantities, those of one meaning together."""
     names: dict[str, list[str]] = {}
     for name, quantity in quantities.items():
-        if not name.endswith(tuple(SUFFIXES)):
-            names.setdefault(quantity.meaning, []).append(f"`{name}`")
-    lines = [f"- {', '.join(same)}: {meaning}" for meaning, same in names.items()]
-    return "\n".join([*lines, *(f"- suffix `{end}`: {SUFFIXES[end]}" for end in suffixes)])
+        names.setdefault(quantity.meaning, []).append(f"`{name}`")
+    return "\n".join(f"- {', '.join(same)}: {meaning}" for meaning, same in names.items())

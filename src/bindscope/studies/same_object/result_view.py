@@ -15,23 +15,23 @@ from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
-from bindscope.studies.same_object.claims import CLAIMS, probe_effects
+from bindscope.studies.same_object.claims import CLAIMS, Place, probe_effects
 from bindscope.studies.same_object.quantities import (
     ARRAYS,
     LEADING,
     NO_MODEL,
     WITHOUT_MODEL,
 )
+from bindscope.studies.same_object.scores import ACCURACY, IMAGE_MAJORITY, LAST_LAYER_LEAD
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.tables.numbers import number
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
 _OF_A_RUN: Final = (
-    "dataset", "model", "n_layers", "spec_key", "code_key", "last_layer_lead",
-    "last_layer_lead_low", "last_layer_lead_high",
+    "dataset", "model", "n_layers", "spec_key", "code_key", *LAST_LAYER_LEAD.interval,
 )  # fmt: skip
-_GUESS: Final = "image_majority_accuracy"
+_GUESS: Final = IMAGE_MAJORITY.value
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
@@ -78,14 +78,10 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
     duplicates = table["flags"].str.contains("near_duplicates").any()
     effects = []
     for effect in probe_effects(rows):
-        name = effect.where.removesuffix(f" on {ARRAYS}, layer 0")
-        effects.append(
-            replace(
-                effect,
-                where=f"layer {name}" if name else "patches",
-                reason=DUPLICATES_REASON if duplicates else effect.reason,
-            )
-        )
+        layer = Place(*effect.about).group
+        where = f"layer {layer}" if layer else "patches"
+        reason = DUPLICATES_REASON if duplicates else effect.reason
+        effects.append(replace(effect, where=where, reason=reason))
     return effects
 
 
@@ -138,8 +134,7 @@ def _name(row: Mapping[Any, Any]) -> str:
 
 
 def _percent(row: Mapping[Any, Any]) -> str:
-    value, low, high = (100 * row[f"accuracy{end}"] for end in ("", "_low", "_high"))
-    text, *ends = (number(share, ".1f") for share in (value, low, high))
+    text, *ends = (number(100 * row[name], ".1f") for name in ACCURACY.interval)
     return text + (f" ({' to '.join(ends)})" if all(ends) else "")
 
 

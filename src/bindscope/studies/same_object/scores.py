@@ -6,10 +6,13 @@ Metrics, tables, strata, the report's table and docs/tables.md follow.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bindscope.tables.quantities import Quantity
 
 RESAMPLES: Final = 1000  # of the test images, for an interval
 # Of the tables; each rises when a quantity is added to it, taken from it or changed.
@@ -58,23 +61,31 @@ class ScoredPairs(NamedTuple):
         return right
 
 
-class PairQuantity(NamedTuple):
-    """A column of the tables of pairs: sums over images, and the number that follows from them."""
-
-    unit: str
-    meaning: str
-    sums: Callable[[ScoredPairs], tuple[Floats, ...]]  # numbers of each image, (n,) each
-    score: Callable[..., Floats]  # of their sums over images; NaN where there is nothing
-    heading: str = ""  # in the report; none: it is not shown there
-    format: str = ".1%"
-    high: float | None = 1.0  # the largest number that it can be; the smallest is 0
-    of_probe: bool = True  # has an interval over test images; what needs no probe has none
-    null: Literal["never", "allowed"] = "never"  # whether pairs of one label have none
-
-
 def ratio(above: Floats, below: Floats) -> Floats:
     """Divide sums."""
     return above / below
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportQuantity(Quantity):
+    """A quantity of the report's table."""
+
+    least: float | None = 0.0
+    most: float | None = 1.0
+    heading: str = ""  # none: it is not shown there
+    format: str = ".1%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(ReportQuantity):
+    """A column of the tables of pairs: sums over images, and the number that follows from them.
+
+    What needs no probe has no interval over test images, and no columns `low` and `high`.
+    """
+
+    sums: Callable[[ScoredPairs], tuple[Floats, ...]]  # numbers of each image, (n,) each
+    score: Callable[..., Floats] = ratio  # of their sums over images; NaN where there is nothing
+    null: Literal["never", "allowed"] = "never"  # whether pairs of one label have none
 
 
 def couples_won(
@@ -107,65 +118,94 @@ def _losses(pairs: ScoredPairs) -> Floats:
 
 _OF_PAIRS = "share of pairs"
 
-PAIRS: Final = {
-    "positives": PairQuantity(
-        _OF_PAIRS, "Pairs of the same object.",
-        lambda pairs: (pairs.positive, pairs.each), ratio, of_probe=False,
+ACCURACY: Final = Score(
+    name="accuracy", value="accuracy", low="accuracy_low", high="accuracy_high",
+    unit=_OF_PAIRS, heading="accuracy",
+    meaning="Pairs whose logit has the right sign after Platt's map of validation.",
+    sums=lambda pairs: (pairs.total(pairs.right), pairs.each),
+)  # fmt: skip
+AUC_WITHIN: Final = Score(
+    name="auc_within", value="auc_within", low="auc_within_low", high="auc_within_high",
+    unit="probability", heading="AUC within images", format=".3f", null="allowed",
+    meaning="Area under the ROC curve within images: of a pair of the same object and a pair of "
+    "different ones of one image, how often the first has the greater logit; couples of all images "
+    "count alike. What is constant in an image is worth 0.5.",
+    sums=lambda pairs: couples_won(pairs.logits, pairs.same, pairs.image, pairs.n),
+)  # fmt: skip
+IMAGE_MAJORITY: Final = Score(
+    name="image_majority_accuracy", value="image_majority_accuracy", unit=_OF_PAIRS,
+    heading="majority per image",
+    meaning="The more frequent answer of every test image for its pairs: the most that is right "
+    "without anything of the patches.",
+    sums=lambda pairs: (np.maximum(pairs.positive, pairs.each - pairs.positive), pairs.each),
+)  # fmt: skip
+# In the order of the tables' columns.
+PAIRS: Final = (
+    Score(
+        name="positives", value="positives", unit=_OF_PAIRS, meaning="Pairs of the same object.",
+        sums=lambda pairs: (pairs.positive, pairs.each),
     ),
-    "accuracy": PairQuantity(
-        _OF_PAIRS, "Pairs whose logit has the right sign after Platt's map of validation.",
-        lambda pairs: (pairs.total(pairs.right), pairs.each), ratio, "accuracy",
-    ),
-    "balanced_accuracy": PairQuantity(
-        "share", "Mean of the shares that are right of pairs of the same object and of others; "
+    ACCURACY,
+    Score(
+        name="balanced_accuracy", value="balanced_accuracy", low="balanced_accuracy_low",
+        high="balanced_accuracy_high", unit="share", heading="balanced", null="allowed",
+        meaning="Mean of the shares that are right of pairs of the same object and of others; "
         "empty where there is only one kind.",
-        lambda pairs: (pairs.total(pairs.right & pairs.same), pairs.positive,
-                       pairs.total(pairs.right & ~pairs.same), pairs.total(~pairs.same)),
-        lambda right_same, same, right_different, different:
+        sums=lambda pairs: (pairs.total(pairs.right & pairs.same), pairs.positive,
+                            pairs.total(pairs.right & ~pairs.same), pairs.total(~pairs.same)),
+        score=lambda right_same, same, right_different, different:
             (right_same / same + right_different / different) / 2,
-        "balanced", null="allowed",
     ),
-    "auc_within": PairQuantity(
-        "probability", "Area under the ROC curve within images: of a pair of the same object and a "
-        "pair of different ones of one image, how often the first has the greater logit; couples "
-        "of all images count alike. What is constant in an image is worth 0.5.",
-        lambda pairs: couples_won(pairs.logits, pairs.same, pairs.image, pairs.n), ratio,
-        "AUC within images", ".3f", null="allowed",
+    AUC_WITHIN,
+    Score(
+        name="loss_bits", value="loss_bits", low="loss_bits_low", high="loss_bits_high",
+        unit="bits per pair", heading="loss", format=".3f", most=None,
+        meaning="Cross-entropy of the logits.",
+        sums=lambda pairs: (pairs.total(_losses(pairs)), pairs.each),
     ),
-    "loss_bits": PairQuantity(
-        "bits per pair", "Cross-entropy of the logits.",
-        lambda pairs: (pairs.total(_losses(pairs)), pairs.each), ratio, "loss", ".3f", high=None,
+    Score(
+        name="majority_accuracy", value="majority_accuracy", unit=_OF_PAIRS, heading="majority",
+        meaning="The more frequent answer for all pairs.",
+        sums=lambda pairs: (pairs.positive, pairs.each),
+        score=lambda same, pairs: np.maximum(same, pairs - same) / pairs,
     ),
-    "majority_accuracy": PairQuantity(
-        _OF_PAIRS, "The more frequent answer for all pairs.",
-        lambda pairs: (pairs.positive, pairs.each),
-        lambda same, pairs: np.maximum(same, pairs - same) / pairs, "majority", of_probe=False,
+    IMAGE_MAJORITY,
+    Score(
+        name="class_oracle_accuracy", value="class_oracle_accuracy", unit=_OF_PAIRS,
+        heading="knowing the classes",
+        meaning='"The same object where the same class", of true classes.',
+        sums=lambda pairs: (pairs.total(pairs.same == pairs.same_class), pairs.each),
     ),
-    "image_majority_accuracy": PairQuantity(
-        _OF_PAIRS, "The more frequent answer of every test image for its pairs: the most that is "
-        "right without anything of the patches.",
-        lambda pairs: (np.maximum(pairs.positive, pairs.each - pairs.positive), pairs.each), ratio,
-        "majority per image", of_probe=False,
-    ),
-    "class_oracle_accuracy": PairQuantity(
-        _OF_PAIRS, '"The same object where the same class", of true classes.',
-        lambda pairs: (pairs.total(pairs.same == pairs.same_class), pairs.each), ratio,
-        "knowing the classes", of_probe=False,
-    ),
-}  # fmt: skip
-SCORES: Final = tuple(name for name, quantity in PAIRS.items() if quantity.of_probe)
-# Column, whose interval draws test images for both sides at once -> heading, and what it is.
-LEADS: Final = {
-    "quadratic_lead": (
-        "quadratic ahead", "Accuracy of the quadratic probe of the same tokens, minus this.",
-    ),
-    "quadratic_position_lead": (
-        "with positions ahead",
-        "Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
-    ),
-    "position_lead": ("", "This accuracy, minus that of the probe of positions alone."),
-    "image_majority_lead": ("above it", "This accuracy, minus `image_majority_accuracy`."),
-    "last_layer_lead": (
-        "", "This accuracy, minus that of the same probe after the last block.",
-    ),
-}  # fmt: skip
+)  # fmt: skip
+OF_PROBES: Final = tuple(score for score in PAIRS if score.low)
+
+# Gains in accuracy, whose intervals draw test images for both sides at once.
+QUADRATIC_LEAD: Final = ReportQuantity(
+    name="quadratic_lead", value="quadratic_lead", low="quadratic_lead_low",
+    high="quadratic_lead_high", unit=_OF_PAIRS, least=-1.0, heading="quadratic ahead",
+    meaning="Accuracy of the quadratic probe of the same tokens, minus this.",
+)  # fmt: skip
+QUADRATIC_POSITION_LEAD: Final = ReportQuantity(
+    name="quadratic_position_lead", value="quadratic_position_lead",
+    low="quadratic_position_lead_low", high="quadratic_position_lead_high", unit=_OF_PAIRS,
+    least=-1.0, heading="with positions ahead",
+    meaning="Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
+)  # fmt: skip
+POSITION_LEAD: Final = ReportQuantity(
+    name="position_lead", value="position_lead", low="position_lead_low",
+    high="position_lead_high", unit=_OF_PAIRS, least=-1.0,
+    meaning="This accuracy, minus that of the probe of positions alone.",
+)  # fmt: skip
+IMAGE_MAJORITY_LEAD: Final = ReportQuantity(
+    name="image_majority_lead", value="image_majority_lead", low="image_majority_lead_low",
+    high="image_majority_lead_high", unit=_OF_PAIRS, least=-1.0, heading="above it",
+    meaning="This accuracy, minus `image_majority_accuracy`.",
+)  # fmt: skip
+LAST_LAYER_LEAD: Final = ReportQuantity(
+    name="last_layer_lead", value="last_layer_lead", low="last_layer_lead_low",
+    high="last_layer_lead_high", unit=_OF_PAIRS, least=-1.0,
+    meaning="This accuracy, minus that of the same probe after the last block.",
+)  # fmt: skip
+LEADS: Final = (
+    QUADRATIC_LEAD, QUADRATIC_POSITION_LEAD, POSITION_LEAD, IMAGE_MAJORITY_LEAD, LAST_LAYER_LEAD,
+)  # fmt: skip

@@ -18,10 +18,10 @@ from bindscope.studies.same_object.quantities import (
     GEOMETRY,
     JUDGED,
     QUANTITIES,
-    Quantity,
+    RowQuantity,
     describe,
 )
-from bindscope.studies.same_object.scores import LEADS, PAIRS, VERSIONS, PairQuantity
+from bindscope.studies.same_object.scores import LEADS, OF_PROBES, PAIRS, VERSIONS, Score
 from bindscope.tables.rules import TOLERANCE, layer_number
 from bindscope.tables.schema import (
     DATASET,
@@ -30,6 +30,7 @@ from bindscope.tables.schema import (
     SLUG,
     Column,
     RowTable,
+    Rule,
     TableSchema,
     count,
     joined,
@@ -64,22 +65,23 @@ NAMES: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def _score(name: str, quantity: PairQuantity) -> Iterator[Column]:
+def _score(score: Score) -> Iterator[Column]:
     """Yield the column of a score of pairs, and those of its interval."""
-    unit, high, exact = quantity.unit, quantity.high, not quantity.of_probe
-    yield Column(name, "float64", unit, quantity.meaning, _METRICS, quantity.null, 0.0, high,
-                 reference="exact" if exact else "close")  # fmt: skip
-    for end, words in () if exact else (("low", "Lower"), ("high", "Upper")):
-        meaning = f"{words} end of the 95 % interval of `{name}`."
-        source = "bootstrap over test images for this fitted probe"
-        yield Column(f"{name}_{end}", "float64", unit, meaning, source, "allowed", 0.0, high)
+    unit, low, high = score.unit, score.least, score.most
+    yield Column(score.value, "float64", unit, score.meaning, _METRICS, score.null, low, high,
+                 reference="close" if score.low else "exact")  # fmt: skip
+    source = "bootstrap over test images for this fitted probe"
+    if score.low:
+        for name, words in ((score.low, "Lower"), (score.high, "Upper")):
+            meaning = f"{words} end of the 95 % interval of `{score.value}`."
+            yield Column(name, "float64", unit, meaning, source, "allowed", low, high)
 
 
 _SCORES: tuple[Column, ...] = (
     count("n_images", "images", "Images with such a pair.", _SAMPLES, reference="same"),
     count("n_pairs", "pairs", "Pairs i < j of valid patches of an image.", _SAMPLES,
           reference="same"),
-    *(column for name, quantity in PAIRS.items() for column in _score(name, quantity)),
+    *(column for score in PAIRS for column in _score(score)),
 )  # fmt: skip
 
 _FITS: tuple[Column, ...] = (
@@ -114,22 +116,28 @@ _ABOUT = (
     count("n_skipped", "images", "Test images without pairs; the attribute `skipped` of "
           "`patch_samples` lists them with the reason.", _SAMPLES),
     *(
-        share(f"{name}{end}", "share of pairs", words, "`leads`", low=-1, null="allowed")
-        for name, (_, meaning) in LEADS.items()
-        for end, words in (("", meaning), ("_low", _PAIRED), ("_high", _PAIRED))
+        share(name, lead.unit, words, "`leads`", low=-1, null="allowed")
+        for lead in LEADS
+        for name, words in zip(lead.interval, (lead.meaning, _PAIRED, _PAIRED), strict=True)
     ),
 )  # fmt: skip
 ROW_KEY = ("dataset", "model", "layer", "probe", "rank", "seed")
 
 
-def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Whether every interval of a row has no end, or two, the lower one first."""
-    good = pd.Series(True, index=frame.index)
-    for name in (str(column) for column in frame.columns):
-        if name.endswith("low"):
-            low, high = frame[name], frame[f"{name.removesuffix('low')}high"]
-            good &= (low <= high + TOLERANCE) | (low.isna() & high.isna())
-    return good
+def _ordered(*intervals: tuple[str, str]) -> Rule:
+    """Return the rule that intervals have no end, or two, the lower one first."""
+
+    def good(frame: pd.DataFrame) -> pd.Series[bool]:
+        rows = pd.Series(True, index=frame.index)
+        for low, high in intervals:
+            both = frame[low] <= frame[high] + TOLERANCE
+            rows &= both | (frame[low].isna() & frame[high].isna())
+        return rows
+
+    return "intervals have two ends, low before high", good
+
+
+_INTERVALS = [(score.low, score.high) for score in OF_PROBES]
 
 
 SAME_OBJECT_SCHEMA = TableSchema(
@@ -147,7 +155,7 @@ SAME_OBJECT_SCHEMA = TableSchema(
     ),
     key=(*ROW_KEY, "grid"),
     rules=(
-        ("intervals have two ends, low before high", ends_ordered),
+        _ordered(*_INTERVALS, *((lead.low, lead.high) for lead in LEADS)),
         joined("flags", FLAGS),
     ),
     order={"layer": layer_number},
@@ -159,7 +167,7 @@ STRATA_SCHEMA = TableSchema(
     "patches.",
     columns=(*NAMES, *_KINDS, *_SCORES, *KEYS),
     key=(*ROW_KEY, *(column.name for column in _KINDS), "grid"),
-    rules=(("intervals have two ends, low before high", ends_ordered),),
+    rules=(_ordered(*_INTERVALS),),
     order={"layer": layer_number},
 )
 
@@ -178,10 +186,8 @@ def _units(frame: pd.DataFrame) -> pd.Series[bool]:
 
 def _ranges(frame: pd.DataFrame) -> pd.Series[bool]:
     """Compare numbers with the ranges of their quantities; those that have no end hold all."""
-    low, high = (
-        frame["quantity"].map({name: quantity[i] for name, quantity in QUANTITIES.items()})
-        for i in (2, 3)
-    )
+    low = frame["quantity"].map({name: q.least for name, q in QUANTITIES.items()}).astype(float)
+    high = frame["quantity"].map({name: q.most for name, q in QUANTITIES.items()}).astype(float)
     small, large = (frame[["value", "low", "high"]].agg(end, axis=1) for end in ("min", "max"))
     return ~(small < low - TOLERANCE) & ~(large > high + TOLERANCE)
 
@@ -192,7 +198,7 @@ def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _long(
-    name: str, description: str, quantities: Mapping[str, Quantity], source: str,
+    name: str, description: str, quantities: Mapping[str, RowQuantity], source: str,
     added: tuple[Column, ...] = (), **more: Any,
 ) -> TableSchema:  # fmt: skip
     """Return the schema of a long table; `added` columns are of its key, too."""
@@ -202,7 +208,7 @@ def _long(
 
     rules = (
         ("a missing value has a reason", _reasons),
-        ("intervals have two ends, low before high", ends_ordered),
+        _ordered(("low", "high")),
         ("the unit is that of the quantity", _units),
         ("numbers are in the range of the quantity", _ranges),
         *more.pop("rules", ()),

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
-from bindscope.statistics.means import half_width
-from bindscope.studies.same_object.quantities import CORRELATIONS, MEAN_HEAD, NO_MODEL, QUANTITIES
-from bindscope.studies.same_object.scores import PAIRS, SCORES
+from bindscope.studies.same_object.quantities import (
+    EDITS,
+    MEAN_HEAD,
+    NO_MODEL,
+    PRETRAINING_LOSS,
+    QUANTITIES,
+    VAL_LOSS,
+)
+from bindscope.studies.same_object.scores import OF_PROBES
+from bindscope.tables import quoted
 from bindscope.tables.groups import Groups, complete_groups, group_names, with_groups
+from bindscope.tables.quantities import Quantity
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
+
+VALUE_ENDS = {"low": "value_low", "high": "value_high"}  # as figures and page tables name them
 
 
 def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
@@ -56,31 +65,19 @@ def with_layer_places(table: pd.DataFrame) -> pd.DataFrame:
 def of_positions(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of what reads positions alone, one per dataset and grid."""
     rows = table[table["family"] == "position"]  # baselines have no model either
-    return rows.groupby(["dataset", "grid"], sort=False)[list(SCORES)].mean().reset_index()
+    scores = [score.value for score in OF_PROBES]
+    return rows.groupby(["dataset", "grid"], sort=False)[scores].mean().reset_index()
 
 
 def over_models(
-    rows: pd.DataFrame, keys: Sequence[str], scores: Sequence[str] = SCORES
+    rows: pd.DataFrame, keys: Sequence[str], quantities: Sequence[Quantity] = OF_PROBES
 ) -> pd.DataFrame:
-    """Average rows over probe seeds, then over the models of a group.
+    """Average rows over probe seeds, then over the models of a group, as `tables.quoted` does.
 
-    `keys`: columns that stay apart, `group` among them. `scores`: numbers with intervals. Returns
-    the means of all numbers. The ends of an interval are those of the t interval over models where
-    there are several, else the means of the ends, if known.
+    `keys`: columns that stay apart; of several models, intervals are over these.
     """
-    numbers = [str(name) for name in rows.select_dtypes("number").columns if name not in keys]
-    each = rows.groupby([*keys, "model"], sort=False, dropna=False)[numbers].mean().reset_index()
-    groups = each.groupby(list(keys), sort=False, dropna=False)
-    means, counts = groups[numbers].mean(), groups.size()
-    deviations = groups[numbers].std()
-    for name in set(scores) & set(numbers):
-        half = pd.Series(half_width(deviations[name], counts), means.index)
-        for end, sign in (("low", -1), ("high", 1)):
-            single = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
-            possible = (0.0, PAIRS[name].high) if name in PAIRS else (None, None)
-            over = (means[name] + sign * half).clip(*possible)
-            means[f"{name}_{end}"] = single.mask(counts > 1, over)
-    return means.reset_index()
+    place = [*keys, "model"]
+    return quoted.over_models(quoted.each_model(rows, place), place, quantities)
 
 
 def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
@@ -102,8 +99,7 @@ def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
     Returns: a row per dataset, group and probe, with its `layer`.
     """
     rows = fitted(table)
-    keys = ["dataset", "group", "grid", "probe", "family", "layer", "x", "n_layers"]
-    means = over_models(rows, keys)
+    means = over_models(rows, ["dataset", "grid", "probe", "family", "layer"])
     means = means[means["val_loss_bits"].notna()]
     best = means.groupby(["dataset", "group", "probe"], sort=False)["val_loss_bits"].idxmin()
     return means.loc[best].reset_index(drop=True)
@@ -134,13 +130,14 @@ def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     Of readers that were fitted again the edited probe is kept, and of heads their mean.
     """
     keys = ["dataset", "model", "probe"]
-    losses = table[table["quantity"] == "val_loss_bits"]
+    losses = table[table["quantity"] == VAL_LOSS.name]
     best = losses.loc[losses.groupby(keys, sort=False)["value"].idxmin(), [*keys, "layer"]]
     rows = table.merge(best, on=[*keys, "layer"])
-    again = rows["quantity"].str.contains("refitted_") & (rows["at"] != "")
-    of_heads = rows["quantity"].isin([*CORRELATIONS, "object_share"])
-    foreign = (again & (rows["at"] != rows["probe"])) | (of_heads & (rows["at"] != MEAN_HEAD))
-    return rows[~foreign]
+    at = rows["quantity"].map({name: quantity.at for name, quantity in EDITS.items()})
+    of_another = ((at == "probe") & (rows["at"] != rows["probe"])) | (
+        (at == "head") & (rows["at"] != MEAN_HEAD)
+    )
+    return rows[~of_another]
 
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
@@ -149,19 +146,19 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     Columns: `dataset`, `group`, `probe`, `layer` and `x`, its place, `quantity` and `at`, `value`
     with `value_low` and `value_high`.
     """
-    keys = ["dataset", "group", "probe", "layer", "x", "quantity", "at"]
-    rows = with_layer_places(table[table["value"].notna()])
-    rows = rows.rename(columns={"low": "value_low", "high": "value_high"})
-    means = over_models(rows, keys, ["value"])
-    units = means["quantity"].map({name: quantity.unit for name, quantity in QUANTITIES.items()})
-    is_share = units.str.startswith(("share", "probability"))
-    for end in ("value_low", "value_high"):
-        means[end] = means[end].mask(is_share, means[end].clip(0.0, 1.0))
-    return means
+    rows, keys = (
+        with_layer_places(table[table["value"].notna()]),
+        ["dataset", "probe", "layer", "at"],
+    )
+    means = [
+        over_models(of_one, keys, [QUANTITIES[str(name)]]).assign(quantity=name)
+        for name, of_one in rows.groupby("quantity", sort=False)
+    ]
+    return pd.concat(means, ignore_index=True).rename(columns=VALUE_ENDS)
 
 
 def without_loss(edits: pd.DataFrame) -> dict[str, list[str]]:
     """Return why models have no loss of their own: reason -> models."""
-    none = edits[(edits["quantity"] == "pretraining_loss") & (edits["reason"] != "")]
+    none = edits[(edits["quantity"] == PRETRAINING_LOSS.name) & (edits["reason"] != "")]
     reasons = none.groupby("reason")["model"].unique()
     return {str(reason): list(models) for reason, models in reasons.items()}

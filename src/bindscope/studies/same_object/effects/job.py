@@ -35,7 +35,13 @@ from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.effects.attention import fisher
-from bindscope.studies.same_object.effects.passes import Measuring, Reading, Scenes, Unedited
+from bindscope.studies.same_object.effects.passes import (
+    Measuring,
+    Reading,
+    Scenes,
+    Unedited,
+    logits_name,
+)
 from bindscope.studies.same_object.effects.subspace import (
     SEED,
     Editor,
@@ -57,6 +63,10 @@ from bindscope.studies.same_object.quantities import (
     EDITS,
     JUDGED,
     MEAN_HEAD,
+    OBJECT_SHARE,
+    PRETRAINING_LOSS,
+    READERS,
+    VAL_LOSS,
     weights_name,
 )
 from bindscope.studies.same_object.scores import Floats, couples_won
@@ -67,7 +77,7 @@ Columns = dict[tuple[str, str], tuple[Floats, Floats]]
 Numbers = Mapping[tuple[str, str], Floats]  # (quantity, at) -> resamples, or numbers of batches
 Losses = Mapping[Intervention | None, Floats]  # of batches, in bits
 PLAIN: Row = {"edit": "none", "strength": 0.0, "subspace": "none"}
-LOSS = "pretraining_loss"
+LOSS = PRETRAINING_LOSS.name
 
 
 def edit_names(what: Intervention | None) -> Row:
@@ -82,7 +92,7 @@ def attention_rows(reading: Reading, by: Bootstrap) -> list[Row]:
     for i, head in enumerate((*heads, MEAN_HEAD)):
         columns |= {(name, head): over_images(fisher(reading[name][i])) for name in CORRELATIONS}
         if head != MEAN_HEAD:  # that of all heads is measured under edits
-            columns["object_share", head] = over_images(reading["share"][i])
+            columns[OBJECT_SHARE.name, head] = over_images(reading["share"][i])
     rows = []
     for (name, at), drawn in _means([columns], by)[0].items():
         n = int(columns[name, at][1].sum())
@@ -107,31 +117,39 @@ def _means(columns: Sequence[Columns], by: Bootstrap) -> list[Numbers]:
 
 
 def ablation_rows(
-    labels: PairData, readings: Mapping[Intervention | None, Reading], by: Bootstrap
+    labels: PairData,
+    layers: Sequence[int],
+    readings: Mapping[Intervention | None, Reading],
+    by: Bootstrap,
 ) -> list[Row]:
     """Return the rows of the tokens as they are, and of every edit.
 
-    All edits share each resample of the images, so that differences are paired.
+    `layers`: those that probes read, the edited one first. All edits share each resample of the
+    images, so that differences are paired.
     """
     same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
     counts, rows = labels.pairs_of_images, list[Row]()
     for what, reading in readings.items():
         moved, whole = reading["change"].sum(1)
         rows.append(edit_names(what) | row("change", moved / whole))
-    columns = [_columns(reading, same, counts) for reading in readings.values()]
+    columns = [_columns(reading, layers, same, counts) for reading in readings.values()]
     means = dict(zip(readings, _means(columns, by), strict=True))
     return rows + compared(means, partial(estimate, n=int((counts > 0).sum())))
 
 
-def _columns(reading: Reading, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
+def _columns(
+    reading: Reading,
+    layers: Sequence[int],
+    same: NDArray[np.bool_],
+    counts: NDArray[np.int64],
+) -> Columns:
     """Return what is averaged over images of one edit; the mean over heads is of their numbers."""
     columns: Columns = {}
     image = np.repeat(np.arange(len(counts)), counts)
-    layers = [name.removeprefix("logits.") for name in reading if name.startswith("logits.")]
-    for layer, reader in zip(sorted(layers, key=int), ("", "later_"), strict=False):
-        logits = reading[f"logits.{layer}"]
-        columns[f"{reader}auc_within", layer] = couples_won(logits, same, image, len(counts))
-    columns["object_share", MEAN_HEAD] = over_images(reading["share"].mean(0))
+    for layer, reader in zip(layers, READERS, strict=False):
+        won = couples_won(reading[logits_name(layer)], same, image, len(counts))
+        columns[reader.auc_within.name, str(layer)] = won
+    columns[OBJECT_SHARE.name, MEAN_HEAD] = over_images(reading["share"].mean(0))
     return columns
 
 
@@ -151,17 +169,18 @@ def compared(
             and rival[:2] == what[:2]
         ]  # fmt: skip
         for (name, at), values in here.items():
-            lines = [make_row(name, values, at=at)]
-            if what is not None and f"{name}_change" in EDITS:
+            lines, quantity = [make_row(name, values, at=at)], EDITS[name]
+            if what is not None and quantity.change:
                 plain = numbers[None][name, at]
-                lines.append(make_row(f"{name}_change", values - plain, at=at))
+                lines.append(make_row(quantity.change, values - plain, at=at))
                 rivals: dict[str, Row] = {
                     rival.subspace: make_row(
-                        f"{name}_beyond_controls", values - numbers[rival][name, at], at=at
+                        quantity.beyond_controls, values - numbers[rival][name, at], at=at
                     )
                     for rival in controls
                 }
-                lines += beyond(rivals, falls=name != LOSS and what.edit != "inject")
+                falls = quantity is not PRETRAINING_LOSS and what.edit != "inject"
+                lines += beyond(rivals, falls=falls)
             rows += [edit_names(what) | line for line in lines]
     return rows
 
@@ -208,7 +227,7 @@ def refitted_rows(
 
     Of a probe with seeds it is the seed 0, of one with ranks the full form.
     """
-    layers = zip(sorted(splits["test"].scorers), ("", "later_"), strict=False)
+    layers = zip(sorted(splits["test"].scorers), READERS, strict=False)
     readers = [*product(probes, layers)]
 
     def fit_all(what: Intervention | None, parts: Checkpoints | None) -> State:
@@ -229,16 +248,14 @@ def refitted_rows(
         states = split_states(remember(checkpoints, partial(fit_all, what)))
         columns.append({})
         for state, (probe, (_, reader)) in zip(states, readers, strict=True):
-            result, name = ProbeResult.from_state(state), f"{reader}refitted_"
+            result = ProbeResult.from_state(state)
             n = result.row["n_images"]
-            rows += [
-                edit_names(what)
-                | row(name + miou, result.row[miou], at=probe.name, reason=result.row["flags"])
-                for miou in ("class_miou", "instance_miou")
-                if result.row.get(miou) is not None
-            ]
+            for miou, quantity in reader.refitted_mious.items():
+                if (value := result.row.get(miou)) is not None:
+                    line = row(quantity.name, value, at=probe.name, reason=result.row["flags"])
+                    rows.append(edit_names(what) | line)
             *_, won, couples = result.of_images.astype(np.float64).T
-            columns[-1][f"{name}auc_within", probe.name] = won, couples
+            columns[-1][reader.refitted_auc_within.name, probe.name] = won, couples
     means = dict(zip(whats, _means(columns, by), strict=True))
     return rows + compared(means, partial(estimate, n=n))
 
@@ -331,7 +348,7 @@ def measured(
     losses = _losses(config, files, device, splits["test"], edits)
     probes = [TypeAdapter(AnyScorer).validate_python(probe) for probe in spec["retrained"]]
     return [
-        PLAIN | row("val_loss_bits", validation_loss(files, spec)),
+        PLAIN | row(VAL_LOSS.name, validation_loss(files, spec)),
         *measured_edits(splits, plain, edits, losses, probes, Bootstrap(), checkpoints),
     ]
 
@@ -354,7 +371,7 @@ def measured_edits(
     test = splits["test"]
     assert test.editor is not None
     readings = {None: plain.reading} | test.under(edits, checkpoints)
-    rows = ablation_rows(test.scenes.labels, readings, by)
+    rows = ablation_rows(test.scenes.labels, sorted(test.scorers), readings, by)
     rows += attention_rows(plain.reading, by) + loss_rows(losses)
     for what in edits:
         rows += [edit_names(what) | line for line in _overlaps(test.editor, plain, what)]

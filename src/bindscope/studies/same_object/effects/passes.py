@@ -85,8 +85,13 @@ def objects_of_patches(stores: Sequence[Store], grid: Grid, n: int) -> Tensor:
     return instances.masked_fill(instances == 0, -1)
 
 
+def logits_name(layer: int) -> str:
+    """Return what the logits of a layer's probe are called in a `Reading`."""
+    return f"logits.{layer}"
+
+
 # What is kept of the images under one edit, or under none; images are in the last dimension.
-# `logits.<layer>` of the pairs of successive images; `share` (heads, n): attention on the same
+# `logits_name(layer)` of the pairs of successive images; `share` (heads, n): attention on the same
 # object; `change` (2, n): squared length of the change of the tokens, and of the tokens less their
 # mean.
 Reading = Mapping[str, Floats]
@@ -194,7 +199,7 @@ class Measuring:
         for layer, tokens in self._read(pixels, edits).items():
             data = self.scenes.labels.take(rows, as_rows(self._sampled(start, tokens).numpy()))
             blocks[layer] = Pairs(data, device=str(self.device)).read(0, len(pixels))
-            numbers[f"logits.{layer}"] = self.scorers[layer].logits(blocks[layer]).cpu()
+            numbers[logits_name(layer)] = self.scorers[layer].logits(blocks[layer]).cpu()
         reading = attentive(self.model, self.where)
         ((_, attention),) = reading.attention(pixels, [self.layer + 1], edits)
         places = self.scenes.patches[rows].clamp_min(0) + self.tokens.prefix
@@ -223,7 +228,7 @@ class Measuring:
         start, pixels = batch
         numbers, block, among = self._run(start, pixels)
         valid, places = block.valid.cpu(), self.scenes.patches[start : start + len(pixels)]
-        correlated = _correlated(block, numbers[f"logits.{self.layer}"], among, places)
+        correlated = _correlated(block, numbers[logits_name(self.layer)], among, places)
         return {
             **numbers, **correlated, "tokens": block.x[block.valid].cpu(),
             "half": ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid],

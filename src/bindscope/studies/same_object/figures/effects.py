@@ -15,9 +15,10 @@ from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, crossed, facets, lines
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, note_above, zero_line
-from bindscope.studies.same_object.quantities import MEAN_HEAD
+from bindscope.studies.same_object.quantities import MEAN_HEAD, PRETRAINING_LOSS, READERS
 from bindscope.studies.same_object.tables import EDIT_NAMES, EDITS_SCHEMA
 from bindscope.studies.same_object.views import (
+    VALUE_ENDS,
     panels_of,
     read_grouped,
     where_validation_is_best,
@@ -37,7 +38,6 @@ _HEADS: Final[dict[str, Look]] = {
     "Pearson, single heads": {"color": BLUE, "marker": ".", "linestyle": "none", "alpha": 0.4,
                               "markersize": 4},
 }  # fmt: skip
-_ENDS = {"low": "value_low", "high": "value_high"}
 _read = partial(read_grouped, schema=EDITS_SCHEMA)
 _MOST_PANELS = 4  # models of a figure; the table has them all
 
@@ -55,7 +55,7 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
          "Attention or scores do not vary anywhere.")  # fmt: skip
     panels = _panels(rows, models)
     rows = pd.concat(rows.assign(panel=title) for title, rows in panels.items())
-    rows = rows.assign(x=rows["layer"].astype(float)).rename(columns=_ENDS)
+    rows = rows.assign(x=rows["layer"].astype(float)).rename(columns=VALUE_ENDS)
     mean = rows[rows["at"].isin([MEAN_HEAD, ""])]
     single = rows[(rows["quantity"] == "pearson") & (rows["at"] != MEAN_HEAD)]
     grid = crossed(("correlation", "share"), panels, (0, 2.3), sharey="row")
@@ -88,7 +88,7 @@ _SUBSPACES: Final[dict[str, tuple[str, Look]]] = {
     "variance": ("directions of most variance, moved as far", {"color": AMBER, "marker": "^"}),
     "mean": ("toward the mean token, moved as far", {"color": PINK, "marker": "D"}),
 }
-_LOSS = "pretraining_loss_change"  # of other units and sizes from one objective to the next
+_LOSS = PRETRAINING_LOSS.change  # of other units and sizes from one objective to the next
 _MEASURES = {
     "auc_within": ("AUC within images,\nsame layer, %", 100.0),
     "later_auc_within": ("AUC within images,\nlater layer, %", 100.0),
@@ -96,7 +96,7 @@ _MEASURES = {
     _LOSS: ("own loss, bits more\nthan without an edit", 1.0),
 }
 # Measure -> the same of the edited probe after it was fitted again.
-_AGAIN_OF = {f"{at}auc_within": f"{at}refitted_auc_within" for at in ("", "later_")}
+_AGAIN_OF = {reader.auc_within.name: reader.refitted_auc_within.name for reader in READERS}
 _AGAIN: Final[dict[str, Any]] = {
     "color": INK, "marker": "o", "markersize": 4, "markerfacecolor": "none",
 }  # fmt: skip
@@ -158,11 +158,11 @@ def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[Conditio
     """Draw a measure of one model under all edits."""
     scale, again = _MEASURES[name][1], _AGAIN_OF.get(name, "")
     places = map(conditions.index, zip(rows["edit"], rows["strength"], strict=True))
-    rows = rows.assign(x=list(places)).rename(columns=_ENDS)
+    rows = rows.assign(x=list(places)).rename(columns=VALUE_ENDS)
     plain = rows[rows["edit"] == "none"].groupby("quantity")["value"].first() * scale
     before = 0.0 if name == _LOSS else plain.get(name, np.nan)
     axes.axhline(before, **_MAJORITY)
-    if name.endswith("auc_within"):
+    if name in _AGAIN_OF:
         axes.axhline(scale / 2, **_MAJORITY)
     axes.plot(0, before, color=INK, marker="o", markersize=4)
     if again in plain:

@@ -17,6 +17,7 @@ from bindscope.figures.facets import Look, broken, facets, lines, wrapped
 from bindscope.figures.figure import curves_of, figure, some
 from bindscope.figures.style import handle, legend_below, looks, new_figure, values_along_x
 from bindscope.studies.same_object.quantities import DISTANCES, NO_MODEL
+from bindscope.studies.same_object.scores import ACCURACY
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.studies.same_object.views import (
     at_best_layers,
@@ -50,7 +51,7 @@ LINES: Final[dict[str, tuple[str, Look]]] = {
 }  # fmt: skip
 _POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK, "linewidth": 1.0}
 _COLUMNS = 4
-_OF_PROBE = ["dataset", "group", "probe", "family"]
+_OF_PROBE = ["dataset", "probe", "family"]
 _MEASURES = {
     "accuracy": ("accuracy, %", 100.0),
     "auc_within": ("area under ROC\nwithin images", 1.0),
@@ -94,7 +95,7 @@ def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
 @figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
 def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Accuracy and area under the ROC curve by layer (the paper's Fig. 3), a column per model."""
-    means = over_models(fitted(table), [*_OF_PROBE, "grid", "layer", "x"])
+    means = over_models(fitted(table), [*_OF_PROBE, "grid", "layer"])
     few = "No probe of pairs read three layers of a model or more."
     curves = _by_panel(curves_of(means, ["dataset", "group", "probe"], "layer", few), models)
     positions = of_positions(table)
@@ -164,7 +165,7 @@ def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
         look = _FAMILIES[row["family"]][1]
         shift = 0.5 * (families.index(row["family"]) / max(1, len(families) - 1) - 0.5)
         at = order.index(row["group"]) + shift
-        value, low, high = (100 * float(row[f"accuracy{end}"]) for end in ("", "_low", "_high"))
+        value, low, high = (100 * float(row[name]) for name in ACCURACY.interval)
         axes.plot([low, high], [at, at], color=look["color"], linewidth=1)
         axes.plot(value, at, **look, markersize=4.5)
         if row["family"] == "quadratic":
@@ -197,6 +198,7 @@ def same_object_strata(
     """Pairs of one class, by distance: whether a probe tells two objects of it apart."""
     table = table[(table["same_class"] == "same") & (table["distance"] != "all")]
     rows = fitted(table).merge(layers, on=["dataset", "group", "layer"])
+    rows = rows.astype({"n_pairs": float})
     rows = over_models(rows[rows["family"].isin(_BY_DISTANCE)], [*_OF_PROBE, "distance"])
     # A score that parts same from different needs both among the pairs of a bin.
     rows = _by_panel(some(
@@ -232,10 +234,10 @@ def same_object_ranks(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
     some(truncated, "No quadratic probe has `ranks`, so that no truncated form was measured.")
     rows, place = fitted(table), ["dataset", "group", "layer"]
     best = best_layers(rows)
-    ranks = over_models(
-        with_layer_places(truncated).merge(best, on=place), [*place, "probe", "rank"]
-    )
-    full = over_models(rows[rows["family"] == "quadratic"].merge(best, on=place), place)
+    truncated = with_layer_places(truncated).merge(best, on=place)
+    ranks = over_models(truncated, ["dataset", "layer", "probe", "rank"])
+    quadratic = rows[rows["family"] == "quadratic"].merge(best, on=place)
+    full = over_models(quadratic, ["dataset", "layer"])
     several = ranks["dataset"].nunique() > 1
     ranks["line"] = ranks["group"] + (", " + ranks["dataset"] if several else "")
     look = looks(list(dict.fromkeys(ranks["line"])))
