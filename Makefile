@@ -28,13 +28,13 @@ ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile=$(CONFIG))
 
-.PHONY: help setup run zoo impostors test test-presets test-cluster chaos rehearse lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: help setup run zoo impostors test test-presets test-cluster chaos check-models rehearse lint lint-ruff lint-format lint-types lint-snakefmt
 .PHONY: lint-snakemake format lock docs docs-serve check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the test suite"
-	@echo "More (zoo, impostors, test-presets, chaos, rehearse, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (zoo, impostors, test-presets, chaos, check-models, rehearse, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made from requirements.lock, and brought up to date when that changes. An
@@ -140,6 +140,12 @@ test-cluster: setup
 ROUNDS ?= 100
 chaos: setup
 	"$(BIN)/python" tests/chaos/chaos.py --rounds $(ROUNDS) $(ARGS)
+
+# Every name of timm's plain transformers, families of transformers, and modules that are refused,
+# against independent hooks, with tiny random weights: minutes.
+check-models: setup
+	CHECK_MODELS=all "$(BIN)/python" -m pytest -q tests/unit/test_models_sweep.py \
+		tests/unit/test_models_adapters_hf.py tests/unit/test_models_hooked.py $(ARGS)
 
 lint: lint-ruff lint-format lint-types lint-snakefmt lint-snakemake
 

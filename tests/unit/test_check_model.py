@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from tiny_models import Stack, hooked, make_vit, of_library
+from tiny_models import HF, Stack, hooked, make_vit, of_library, pretrained
 from torch import Tensor, nn
 
 from bindscope.testing import check_model
@@ -173,6 +173,11 @@ def test_a_gelu_of_another_kind_than_the_checkpoints_is_found() -> None:
     check_model(model, config={"hidden_act": "gelu", "image_size": 32})
     with pytest.raises(AssertionError, match="GELU by tanh"):
         check_model(model, config={"hidden_act": "gelu_pytorch_tanh", "image_size": 32})
+
+
+def test_a_gated_network_whose_configuration_names_a_gelu_is_right() -> None:
+    """As dinov2-giant: `hidden_act: gelu`, and SwiGLU."""
+    check_model(pretrained("hf:some/model@" + "0" * 40, {**HF, "use_swiglu_ffn": True}))
 
 
 def test_resized_position_embeddings_are_found_and_may_be_wanted() -> None:

@@ -198,6 +198,22 @@ def test_a_size_that_the_stem_reads_whole() -> None:
     assert load_model(config, None, "cpu").token_map.grid == (27, 27)
 
 
+@pytest.mark.parametrize(
+    ("name", "overrides", "warned"),
+    [
+        ("vitamin_small_224", {}, True),
+        ("vit_tiny_r_s16_p8_224", {"depth": 2}, False),
+    ],
+)
+def test_a_stem_that_looks_beside_its_patches_is_said(
+    name: str, overrides: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    depth = len(library_model(name, overrides).blocks)
+    model = load_model(configuration(name, overrides, n_layers=depth), None, "cpu")
+    assert ("-0.4" in caplog.text and "labels of patches are off" in caplog.text) is warned
+    check_model(model)
+
+
 def test_weights_of_quick_gelu_are_refused_under_another_models_name() -> None:
     """Timm's own notes say which; each of them is there under the right name too."""
     refused = []

@@ -310,12 +310,6 @@ def make_broken() -> nn.Module:
     return network
 
 
-def make_efficientnet() -> nn.Module:
-    import timm
-
-    return timm.create_model("efficientnet_b0")
-
-
 @pytest.mark.parametrize(
     ("function", "modules", "fields", "message"),
     [
@@ -366,7 +360,8 @@ def test_maps_whose_channels_are_last(
 
 
 def test_cells_of_a_mobile_network_overlap_and_are_not_refused() -> None:
-    load("make_efficientnet", "blocks.1", "blocks.4", "blocks.6", transform={"input_px": 128})
+    options = {"options": {"model_name": "efficientnet_b0"}, "transform": {"input_px": 128}}
+    load("python:timm:create_model", "blocks.1", "blocks.4", "blocks.6", **options)
 
 
 # --- from activations to probes --------------------------------------------------------------

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Layer, Model
 from bindscope.models.base import LayerShape, layer_shapes
+from bindscope.models.stream import FrozenViT
 
 _CELLS = 16  # patches that are changed in turn
 _SEED = 1
@@ -74,6 +76,25 @@ def is_raster(
         return False
     edges = (near[column == 0], near[column == columns - 1])
     return is_map or all(edge.any() for edge in edges)
+
+
+def measure_offset(model: FrozenViT, side: int) -> tuple[float, float]:
+    """Measure where the middle patch's token at layer 0 looks, in patches below and right of it."""
+    generator = torch.Generator().manual_seed(_SEED)
+    example = model.preprocess(np.zeros((1, side, side, 3), np.uint8))
+    pixels = torch.randn(example.shape, generator=generator).to(example.device).requires_grad_()
+    ((_, tokens),) = model.edited_stream(pixels, [0], {}, gradients=True)
+    rows, columns = model.token_map.grid
+    row, column = rows // 2, columns // 2
+    token = tokens[0, model.token_map.prefix + row * columns + column]
+    weights = torch.randn(token.shape, generator=generator).to(token.device)
+    (gradient,) = torch.autograd.grad((token * weights).sum(), pixels)
+    power = gradient[0].square().sum(dim=0)
+    places = (torch.arange(side, device=power.device) + 0.5) / side
+    total = float(power.sum())
+    below = float((power.sum(dim=1) * places).sum()) / total * rows - row - 0.5
+    right = float((power.sum(dim=0) * places).sum()) / total * columns - column - 0.5
+    return below, right
 
 
 def check_layers(

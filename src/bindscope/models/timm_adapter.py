@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
 from bindscope.models.base import TokenMap
 from bindscope.models.images import Transform, check_input_px, interpolation
+from bindscope.models.patch_changes import measure_offset
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
 from bindscope.models.weights import UNREADABLE, parse_source, resolve
 
+log = logging.getLogger(__name__)
+
+OFFSET = 0.25  # of a patch, from which it is said
 _PARTS = ("blocks", "norm", "patch_embed", "num_prefix_tokens", "forward_features")
 
 
@@ -49,7 +54,7 @@ def load(
     for module in model.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = config.extraction.attention == "sdpa"
-    return FrozenViT(
+    loaded = FrozenViT(
         where=where,
         forward=model.forward_features,
         network=model,
@@ -63,6 +68,14 @@ def load(
         device=device,
         precision=config.extraction.precision,
     )
+    if hasattr(model.patch_embed, "backbone"):  # convolutions, which may be padded at one side
+        below, right = measure_offset(loaded, px)
+        if max(abs(below), abs(right)) > OFFSET:
+            log.warning(
+                "%s: patch tokens look %+.2f patches below and %+.2f right of their cells: labels "
+                "of patches are off by as much; means and [CLS] are not", where, below, right,
+            )  # fmt: skip
+    return loaded
 
 
 def hub_repository(name: str) -> tuple[str, str | None]:
