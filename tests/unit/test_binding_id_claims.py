@@ -29,7 +29,7 @@ from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.names import NO_EFFECT
 from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.planted import Fragile, MixedOracle
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
@@ -44,7 +44,7 @@ def table_of(engine: Any, *experiments: str, **task: Any) -> pd.DataFrame:
     spec = {**suite.model_dump(mode="json"), "task": scenes.model_dump(mode="json")}
     names = {"suite": "s", "task": "t", "model": "m", "origin": "oracle"}
     rows = run(engine, None, spec).rows
-    return pd.DataFrame([{**names, **row} for row in rows], columns=COLUMNS)
+    return pd.DataFrame(labeled([{**names, **row} for row in rows]), columns=COLUMNS)
 
 
 def verdicts(table: pd.DataFrame) -> dict[str, str]:
@@ -89,9 +89,9 @@ def test_nulls_have_the_length_and_level_of_what_they_guard() -> None:
 
 def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() -> None:
     from bindscope.studies.binding_id.engine import Add
-    from bindscope.studies.binding_id.experiments.estimates import Sums
-    from bindscope.studies.binding_id.experiments.means import mean_interventions
-    from bindscope.studies.binding_id.experiments.plans import Batch
+    from bindscope.studies.binding_id.estimates import Sums
+    from bindscope.studies.binding_id.experiments import mean
+    from bindscope.studies.binding_id.plans import Batch
 
     oracle = Oracle("slot")
     rule = Rule()
@@ -100,9 +100,10 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     sums.add(oracle, scenes, None)
     estimates = sums.solved()
     batch = Batch(oracle, None, draw_pairs(rule, "test", 4, 0), rule, estimates)
-    trials = mean_interventions(batch).trials
-    (null,) = (trial for trial in trials if trial.condition.name == "O random")
-    first, second = (edit for edit in null.condition.interventions if isinstance(edit, Add))
+    conditions = [trial.columns(2) | {"edits": trial.condition.interventions}
+                  for trial in mean.plan(batch).trials]  # fmt: skip
+    (null,) = (row for row in conditions if (row["how"], row["groups"]) == ("random", "object"))
+    first, second = (edit for edit in null["edits"] if isinstance(edit, Add))
     np.testing.assert_allclose(first.vectors, -second.vectors, rtol=1e-5)
 
 
@@ -131,7 +132,7 @@ def test_normalized_effects_by_hand() -> None:
     logs = np.zeros((200, 3, 1, 2))
     logs[:, 0, 0, 0], logs[:, 1, 0, 1], logs[:, 2, 0, 0] = 2.0, 1.0, 0.5
     logs += 0.01 * draw.normal(size=logs.shape)
-    answers = Answers(logs, ["O0"], ["I0", "I1"], [{"O0": "I0"}] * 3)
+    answers = Answers(logs, [{0: 0}] * 3)
 
     def effect(trial: int, candidate: int) -> float:
         estimate = normalized_effect(answers, trial, np.full((200, 1), candidate), 100, 0)
@@ -143,7 +144,7 @@ def test_normalized_effects_by_hand() -> None:
     assert effect(1, 1) == pytest.approx(0.75, abs=0.01)  # from a lead of -2 to one of 1, of 4
     assert effect(2, 0) == pytest.approx(0.25, abs=0.01)  # of the lead of 2 there is 0.5
     assert normalized_effect(answers, 1, np.full((200, 1), -1), 100, 0) is None
-    nothing = Answers(logs[:, ::-1] * 0, ["O0"], ["I0", "I1"], [{"O0": "I0"}] * 3)
+    nothing = Answers(logs[:, ::-1] * 0, [{0: 0}] * 3)
     assert normalized_effect(nothing, 1, np.zeros((200, 1), int), 100, 0) is None
 
 
@@ -176,9 +177,10 @@ def judged_colors(differences: Any) -> Any:
     """The judgment of replaced colors, whose expected answers change by `differences`."""
     before = np.where(differences > 0, 0.0, 1.0)
     (test,) = comparisons([(before + differences, before)], 1000, 0)
-    row = {"suite": "s", "task": "t", "model": "m", "origin": "oracle", "layers": "all",
-           "query": "all", "candidate": "expected", "experiment": "factorizability",
-           "condition": "C all", "length": 1.0, "n_rows": len(differences), **test}  # fmt: skip
+    row = {"suite": "s", "task": "t", "model": "m", "origin": "oracle", "query": "all",
+           "candidate": "expected", "experiment": "factorizability", "how": "replaced",
+           "groups": "color", "roles": "all", "length": 1.0, "n_rows": len(differences),
+           **test}  # fmt: skip
     table = pd.DataFrame([row]).reindex(columns=COLUMNS)
     (judgment,) = judge(CLAIMS, claim_effects(table))
     return judgment

@@ -16,10 +16,11 @@ from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracle import Oracle
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import question
 from bindscope.studies.binding_id.views import blinded
+from bindscope.tables.rows import rows_with
 from bindscope.tables.schema import table_of
 
 N, SIDE, HEADS, ITEMS = 2, 32, 4, np.array([[0, 1, 2], [3, 2, 1]])
@@ -81,30 +82,29 @@ def table() -> pd.DataFrame:
         heads = [row for row in results.rows if row["experiment"] == "heads"]
         rows += [{**NAMES, "model": mechanism, **row} for row in heads]
         # All heads of all layers are experiment `knockout`.
-        whole = {row["condition"]: row.get("change") for row in results.rows
-                 if row["experiment"] == "knockout"}  # fmt: skip
-        assert heads[0]["condition"] == "none"
+        whole = {row["groups"]: row.get("change") for row in results.rows
+                 if row["experiment"] == "knockout" and row["variant"] == "question"}  # fmt: skip
+        assert heads[0]["how"] == "none"
         for row in heads[1:4]:
-            assert (row["layers"], row["head"]) == ("all", "all")
-            assert row["change"] == whole[row["condition"]]
-    return table_of(rows, BINDING_ID_SCHEMA)
+            assert row["first_layer"] is None is row["head"]
+            assert row["change"] == whole[row["groups"]]
+    return table_of(labeled(rows), BINDING_ID_SCHEMA)
 
 
-def find_row(table: pd.DataFrame, model: str, layer: str, head: str, group: str) -> pd.Series:
-    key = (model, layer, head, f"question without {group[0].upper()}")
-    (row,) = (
-        line
-        for _, line in table.iterrows()
-        if (line["model"], line["layers"], line["head"], line["condition"]) == key
-    )
+def find_row(
+    table: pd.DataFrame, model: str, layer: int, head: int | None, group: str
+) -> pd.Series:
+    rows = rows_with(table, model=model, groups=group, first_layer=layer)
+    rows = rows[rows["head"].isna()] if head is None else rows_with(rows, head=head)
+    (row,) = (line for _, line in rows.iterrows())
     return row
 
 
 def test_the_planted_head_carries_its_route_and_no_other(table: pd.DataFrame) -> None:
     for layer in range(4):
         for group, block in (("object", 2), ("item", 3), ("color", -1)):
-            row = find_row(table, "slot", str(layer), "0", group)
-            together = find_row(table, "slot", str(layer), "all", group)
+            row = find_row(table, "slot", layer, 0, group)
+            together = find_row(table, "slot", layer, None, group)
             assert row["change"] == together["change"] == (-0.5 if layer == block else 0)
             if group != "color":  # hiding it takes nothing, so there is no effect to share
                 assert row["effect"] == pytest.approx(float(layer == block), abs=1e-6)
@@ -114,13 +114,13 @@ def test_the_planted_head_carries_its_route_and_no_other(table: pd.DataFrame) ->
 def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd.DataFrame) -> None:
     carrying = carriers(blinded(table))
     heads = {
-        (model, condition[-1]): [*zip(rows["layers"], rows["head"], strict=True)][1:]
-        for (model, condition), rows in carrying.groupby(["model", "condition"])
+        key: [*zip(rows["first_layer"], rows["head"], strict=True)][1:]
+        for key, rows in carrying.groupby(["model", "groups"])
     }
-    assert heads["slot", "I"] == [("3", "0")]
-    assert heads["slot", "O"] == [("2", "0")]
+    assert heads["slot", "item"] == [(3, 0)]
+    assert heads["slot", "object"] == [(2, 0)]
     # Content that items carry makes the image needless; nothing at all is lost without answers.
-    for key in (("gather", "O"), ("none", "I"), ("slot", "C")):
+    for key in (("gather", "object"), ("none", "item"), ("slot", "color")):
         assert heads[key] == []
     words = dict(chapter({"binding_id": table}, RATES).findings[-1].points)
     for part in ("Objects: 2.0.", "Items: 3.0.", "Hiding colors changes no answers."):

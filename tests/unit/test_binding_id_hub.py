@@ -24,13 +24,12 @@ from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
 from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost
-from bindscope.studies.binding_id.answers.rows import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.engine import Add
-from bindscope.studies.binding_id.experiments.estimates import Sums, read
-from bindscope.studies.binding_id.experiments.means import SCALES, mean_interventions
-from bindscope.studies.binding_id.experiments.plans import Batch, Plan
-from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
+from bindscope.studies.binding_id.estimates import Sums, read
+from bindscope.studies.binding_id.experiments import mean
+from bindscope.studies.binding_id.plans import Batch, Plan
+from bindscope.studies.binding_id.registry import EXPERIMENTS, find_judged
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
@@ -180,7 +179,7 @@ def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
 
 
 def test_code_of_experiments_that_tell_accounts_apart_is_in_each_others_key() -> None:
-    assert set(ACCOUNTED) == set(DECIDING)
+    assert set(find_judged()) == {"factorizability", "mean", "signatures"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -218,7 +217,7 @@ def test_every_experiment_of_two_things_ends_with_as_many_contexts_as_the_foreca
         counts.clear()
         script(job.rule).main(job_by_hand(job, tmp_path))
         name = job.content.get("experiment", "estimates")
-        assert max(counts) == cost._CONTEXTS.get(name, 2), job.path()
+        assert max(counts) == cost.contexts_in_memory(name), job.path()
         if job.rule == "binding_id_interventions":
             assert (tmp_path / job.path("rows")).read_text().count("\n") > 1
 
@@ -321,8 +320,8 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     sums.add(engine, scenes, pictures)
     estimates = sums.solved()
     batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), rule, estimates)
-    plan = mean_interventions(batch)
-    scaled = [trial for trial in plan.trials if trial.condition.name.endswith("scaled")]
+    plan = mean.plan(batch)
+    scaled = [trial for trial in plan.trials if trial.condition.how == "scaled"]
     added = [
         edit for trial in scaled for edit in trial.condition.interventions
         if isinstance(edit, Add)
@@ -342,5 +341,5 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     monkeypatch.setattr(vlm_engine, "resolve", watch("resolved", resolve))
     monkeypatch.setattr(engine, "_answer", watch("answered", engine._answer))
     plan.answered(engine, batch.base)
-    assert len(scaled) == 2 * len(SCALES)
+    assert len(scaled) == 2 * len(mean.SCALES)
     assert happened == ["resolved", "answered"] * len(plan.trials)

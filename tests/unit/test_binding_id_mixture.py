@@ -22,15 +22,18 @@ from bindscope.studies.binding_id.answers.mixture_fit import (
     held_out,
     mixture_rows,
     parts_of,
+    predictions,
     saturated,
+    shifts,
 )
 from bindscope.studies.binding_id.answers.rows import Answers, chosen
-from bindscope.studies.binding_id.experiments.plans import Batch, mixture, predictions, shifts
+from bindscope.studies.binding_id.experiments import mixture
 from bindscope.studies.binding_id.figures import binding_id_mixture
 from bindscope.studies.binding_id.names import MIXED
 from bindscope.studies.binding_id.oracle import Mechanism, Oracle
+from bindscope.studies.binding_id.plans import Batch
 from bindscope.studies.binding_id.planted import MixedOracle
-from bindscope.studies.binding_id.schemas import BINDING_ID, BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID, BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.build import build
@@ -47,9 +50,8 @@ def ask(engine: Oracle, things: int, rows: int) -> np.ndarray:
     """Log-probabilities (n, conditions, questions, items) of an oracle's answers."""
     rule = Rule("sprites", things, "independent")
     batch = Batch(engine, None, draw_pairs(rule, "test", rows, 0), rule)
-    plan = mixture(batch)
-    assert list(plan.queries) == [f"O{role}" for role in range(things)]
-    assert list(plan.candidates) == [f"I{role}" for role in range(things)]
+    plan = mixture.plan(batch)
+    assert len(plan.questions) == len(plan.candidates) == things
     return plan.answered(engine, batch.base)
 
 
@@ -90,8 +92,7 @@ def test_an_item_that_is_always_answered_is_no_account_of_any_place() -> None:
     # Asked for the last thing alone it would be what content predicts.
     logs = np.full((40, 9, 3, 3), -9.0)
     logs[..., 2] = 0.0
-    names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
-    for row in mixture_rows(Answers(logs, names[:3], names[3:], []), 20, 0):
+    for row in mixture_rows(Answers(logs, []), 20, 0):
         if row["candidate"] in MIXED:
             assert row["share"] < 0.02, row
 
@@ -176,7 +177,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     first = table.iloc[0].to_dict()
     names = {name: first[name] for name in ("suite", "task", "origin", "spec_key", "code_key")}
     rows = [{**names, "model": "by-turns", **row} for row in turns.rows]
-    return pd.concat([table, table_of(rows, BINDING_ID_SCHEMA)], ignore_index=True)
+    return pd.concat([table, table_of(labeled(rows), BINDING_ID_SCHEMA)], ignore_index=True)
 
 
 def fitted(table: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -210,8 +211,7 @@ def test_the_figure_has_bars_of_length_one(table: pd.DataFrame) -> None:
 
 def test_rows_that_tie_are_shared_and_a_row_is_what_is_drawn_anew() -> None:
     # A model that tells nothing apart: every item has a third of every answer.
-    names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
-    answers = Answers(np.zeros((5, 9, 3, 3)), names[:3], names[3:], [])
+    answers = Answers(np.zeros((5, 9, 3, 3)), [])
     assert (chosen(answers.logs) == 1 / 3).all()
     rows = {row["candidate"]: row for row in mixture_rows(answers, 20, 0)}
     assert rows["guess"]["share"] == pytest.approx(1, abs=1e-3)

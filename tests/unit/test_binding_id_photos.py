@@ -16,7 +16,7 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_id.names import AGAINST
+from bindscope.studies.binding_id.names import AGAINST, HIDDEN
 from bindscope.studies.binding_id.tasks.photos import Answered, answer, elsewhere, rows_of
 from bindscope.studies.binding_id.tasks.records import read_records
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
@@ -140,13 +140,13 @@ def test_rows_count_records_and_pair_them() -> None:
         Answered(np.array([[sure, wrong, sure]]), (0,)),  # 1, 0, 1
         Answered(np.array([[sure, sure, none]]), (0,)),  # 1, 1, no place
     ]
-    rows = {row["condition"]: row for row in rows_of(answered, 200, 0)}
+    rows = {row["how"]: row for row in rows_of(answered, 200, 0)}
     assert {name: row["n_rows"] for name, row in rows.items()} == {
-        "none": 3, "the thing": 3, "elsewhere": 2, AGAINST: 2,
+        HIDDEN[0]: 3, HIDDEN[1]: 3, HIDDEN[2]: 2, AGAINST: 2,
     }  # fmt: skip
     assert [rows[name]["share"] for name in rows] == pytest.approx([1, 1 / 3, 1, 0])
-    assert rows["the thing"]["change"] == pytest.approx(-2 / 3)
-    assert rows["elsewhere"]["change"] == 0
+    assert rows[HIDDEN[1]]["change"] == pytest.approx(-2 / 3)
+    assert rows[HIDDEN[2]]["change"] == 0
     assert rows[AGAINST]["change"] == -1
     assert rows[AGAINST]["change_low"] == -1  # all rows agree, and the interval has a width
     assert rows[AGAINST]["change_high"] > -1

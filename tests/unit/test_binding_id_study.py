@@ -24,9 +24,8 @@ from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
-from bindscope.studies.binding_id.experiments.estimates import Sums, batches
-from bindscope.studies.binding_id.experiments.means import mean_interventions
-from bindscope.studies.binding_id.experiments.plans import Batch
+from bindscope.studies.binding_id.estimates import Sums, batches
+from bindscope.studies.binding_id.experiments import mean
 from bindscope.studies.binding_id.figures import (
     binding_id,
     binding_id_mean,
@@ -36,6 +35,7 @@ from bindscope.studies.binding_id.figures import (
 )
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracle import PART, Oracle
+from bindscope.studies.binding_id.plans import Batch
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.build import build
@@ -155,19 +155,21 @@ def test_a_null_is_no_id_and_no_matter_of_the_batch() -> None:
         np.testing.assert_allclose(effects.values, estimates[1].effects[key].values, atol=1e-5)
     places, width = pairs.base.words.places, PART["id"]
     plans = [
-        mean_interventions(Batch(oracle, None, pairs[rows], rule, estimates[0]))
+        mean.plan(Batch(oracle, None, pairs[rows], rule, estimates[0]))
         for rows in (slice(None), slice(3, 4))
     ]
-    for name in ("O other thing", "I other thing"):
-        whole, single = (
-            next(t for t in plan.trials if t.condition.name == name).condition.interventions[0]
-            for plan in plans
-        )
+    nulls = [
+        [trial.condition for trial in plan.trials if trial.condition.how == "other thing"]
+        for plan in plans
+    ]
+    for conditions in zip(*nulls, strict=True):
+        whole, single = (condition.interventions[0] for condition in conditions)
         parts = whole.vectors @ oracle._mixing.T
-        assert np.abs(parts[..., width]).max() < 1e-5, name
+        assert np.abs(parts[..., width]).max() < 1e-5
         assert np.abs(parts).max() > 0.1
         np.testing.assert_allclose(whole.vectors[3:4], single.vectors, atol=1e-5)
     assert len(places) == 9
+    assert len(nulls[0]) == 2
 
 
 def test_halves_are_of_rows_and_not_of_batches() -> None:
@@ -198,16 +200,14 @@ def fitted(oracle: Oracle, rule: Rule, size: int, rows: int = 60) -> Sums:
 def test_a_sweep_finds_the_layers_that_are_planted(all_tables: dict[str, pd.DataFrame]) -> None:
     table = all_tables["binding_id"]
     rows = table[table["experiment"].eq("layers") & table["model"].eq("by-slot")]
-    effect = rows.set_index(["condition", "layers"])["effect"]
-    frozen = {
-        name: [round(effect[name, str(i)], 2) for i in range(4)] for name in ("O all", "I all")
-    }
-    assert frozen == {"O all": [0, 0, 1, 0], "I all": [0, 0, 0, 1]}
-    assert [round(effect["I all anew", str(i)], 2) for i in range(4)] == [1, 1, 1, 1]
-    answers = rows.set_index(["condition", "layers"])["share"]
+    rows = rows[rows["variant"].eq("window")].set_index(["groups", "frozen", "first_layer"])
+    effect = rows["effect"].round(2)
+    assert list(effect["object", 1]) == [0, 0, 1, 0]
+    assert list(effect["item", 1]) == [0, 0, 0, 1]
+    assert list(effect["item", 0]) == [1, 1, 1, 1]
     # Colors are used when the context is made, and never after.
-    assert answers["C all", "0"] == 1.0
-    assert answers["C all anew", "0"] < 0.75
+    assert rows.loc[("color", 1, 0), "share"] == 1.0
+    assert rows.loc[("color", 0, 0), "share"] < 0.75
 
 
 def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
@@ -231,18 +231,14 @@ def test_exchanged_pairs_are_used_where_it_was_planted(all_tables: dict[str, pd.
     rows = all_tables["binding_id"]
     rows = rows[rows["experiment"].eq("pairing") & rows["share"].gt(0.5)]
     used = {
-        model.removeprefix("by-"): {*zip(part["condition"], part["layers"], strict=True)}
-        - {("none", "all")}
+        model.removeprefix("by-"): set(part["condition"]) - {"none"}
         for model, part in rows.groupby("model")
     }
-    text = {("pairs anew", "all"), ("pairs anew", "0")}
-    read = {"all", "2", "from 1", "from 2"}
-    anew = {("pairs anew", at) for at in ("0", "1")}
-    assert used["slot"] == used["gather"] == text
+    assert used["slot"] == used["gather"] == {"pairs, anew", "pairs, layer 0, anew"}
     assert used["order"] == set()
-    assert used["color"] == anew | {("pairs", "to 2")} | {
-        (name, at) for name in ("pairs", "pairs anew") for at in read
-    }
+    spans = {"pairs", "pairs, layer 2", "pairs, layers 1 to 3", "pairs, layers 2 to 3"}
+    text = {"pairs, layer 0", "pairs, layer 1", *spans}
+    assert used["color"] == spans | {"pairs, layers 0 to 2"} | {f"{span}, anew" for span in text}
 
 
 def test_rows_are_the_answers_that_are_stored(

@@ -13,15 +13,11 @@ from test_binding_id_claims import table_of
 from bindscope.studies.binding_id import cost
 from bindscope.studies.binding_id.config import Suite
 from bindscope.studies.binding_id.engine import Condition, Replace
-from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Sums
-from bindscope.studies.binding_id.experiments.means import (
-    random_directions,
-    subspaces,
-)
-from bindscope.studies.binding_id.experiments.plans import Batch
+from bindscope.studies.binding_id.estimates import Effects, Estimates, Sums
+from bindscope.studies.binding_id.experiments.subspaces import plan, random_directions
 from bindscope.studies.binding_id.oracle import Oracle
-from bindscope.studies.binding_id.registry import EXPERIMENTS, OPTIONS
-from bindscope.studies.binding_id.suite import plan_of
+from bindscope.studies.binding_id.plans import Batch
+from bindscope.studies.binding_id.registry import EXPERIMENTS, find_experiment, find_notes
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 RULE = Rule("sprites", 3, "independent")
@@ -54,16 +50,19 @@ def test_the_forecast_counts_the_conditions_of_experiments(estimates: Estimates)
     suite = Suite(name="s").model_dump()
     engine = cost._engine({"kind": "oracle"})
     for name in EXPERIMENTS:
-        options = [suite[key] for key in OPTIONS.get(name, ())]
-        spec = {"experiment": name, "options": options, "task": task}
+        experiment = find_experiment(name)
+        options = [suite[key] for key in experiment.options]
         batch = Batch(Oracle("slot"), None, draw_pairs(RULE, "test", 2, 0), RULE, estimates)
-        plan = plan_of(spec)(batch)
-        counted = cost.conditions_of(name, engine.model, options)
+        experiment_plan = experiment.plan(batch, *options)
+        counted = find_notes(name).trials(engine.model, options)
         if name in ("heads", "layers", "pairing"):  # those that grow with a model
-            assert len(plan.trials) == counted, name
-        assert len(plan.trials) <= counted, name
+            assert len(experiment_plan.trials) == counted, name
+        assert len(experiment_plan.trials) <= counted, name
+        assert (len(experiment_plan.questions) > RULE.things) == find_notes(name).foreign
         if name == "mean":
-            edits = [edit for trial in plan.trials for edit in trial.condition.interventions]
+            edits = [
+                edit for trial in experiment_plan.trials for edit in trial.condition.interventions
+            ]
             arrays = {id(e.vectors) for e in edits if e.group == "object" and e.vectors.ndim == 4}
             assert len(arrays) == RULE.things * cost._vectors(task)
 
@@ -119,12 +118,13 @@ def test_parts_of_an_oracles_tokens_are_projections() -> None:
 
 def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame) -> None:
     rows = table[table["query"].eq("all")]
-    share = rows.set_index(["condition", "dose"])["share"]
-    for name in ("O within", "I within", "O+I within", "O outside", "I outside", "O random"):
-        assert share[name, 8.0] >= 0.95
-    assert share["O within", 2.0] < 0.75  # two of eight dimensions
-    assert share["O random", 8.0] >= 0.95
-    whole = rows[rows["condition"].isin(["O elsewhere", "I elsewhere"])]
+    share = rows.set_index(["how", "groups", "dose"])["share"]
+    for how, groups in (("within", ("object", "item", "object+item")),
+                        ("outside", ("object", "item")), ("random", ("object",))):  # fmt: skip
+        for group in groups:
+            assert share[how, group, 8.0] >= 0.95
+    assert share["within", "object", 2.0] < 0.75  # two of eight dimensions
+    whole = rows[rows["how"].eq("elsewhere")]
     assert (whole["share"] >= 0.95).all()  # what the part outside does not do
 
 
@@ -132,14 +132,14 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     rule = replace(RULE, things=2)
     pairs = draw_pairs(rule, "test", 4, 0)
     batch = Batch(Oracle("slot"), None, pairs, rule, estimates)
-    plan = subspaces(batch, (1,))
-    assert plan.trials[2].condition.name == "O random"
+    subspace_plan = plan(batch, (1,))
+    assert subspace_plan.trials[2].condition.how == "random"
     # Random subspaces do not depend on its rows.
-    again = subspaces(
+    again = plan(
         Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), rule, estimates),
         (1,),
     )  # fmt: skip
-    first, second = (plan_.trials[2].condition.interventions[0] for plan_ in (plan, again))
+    first, second = (plan_.trials[2].condition.interventions[0] for plan_ in (subspace_plan, again))
     assert isinstance(first, Replace)
     assert isinstance(second, Replace)
     np.testing.assert_array_equal(first.bases, second.bases)

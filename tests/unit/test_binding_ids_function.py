@@ -20,7 +20,7 @@ from bindscope.arrays.result import MOST_LINES
 from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import canonical_json
-from bindscope.studies.binding_id.suite import Plan
+from bindscope.studies.binding_id.plans import Plan
 from bindscope.studies.binding_id.vlm.edits import Frozen
 from bindscope.studies.build import build
 
@@ -192,11 +192,11 @@ def test_the_example_shows_what_was_planted() -> None:
     data = example("two-things")
     result = binding_ids(data.model, data.processor, data.scenes, n=40)
     rows = result.table[result.table["candidate"].eq("expected")]
-    rows = rows.set_index(["experiment", "condition"])["own"]
+    rows = rows.set_index(["experiment", "how", "groups"])["own"]
     truth = data.truth
-    assert 1 - rows["mean", "O"] == truth["objects swap"]
-    assert 1 - rows["mean", "I"] == truth["items swap"]
-    assert 1 - rows["positions", "O"].min() == truth["keys swap"]
+    assert 1 - rows["mean", "added", "object"] == truth["objects swap"]
+    assert 1 - rows["mean", "added", "item"] == truth["items swap"]
+    assert 1 - rows["positions", "moved", "object"].min() == truth["keys swap"]
     assert result.best["condition"] == "O"
     verdicts = result.claims.set_index("claim")["verdict"]
     assert (

@@ -20,7 +20,7 @@ from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id.oracle import PART, Oracle, word_vector
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
@@ -76,7 +76,7 @@ def joined(
     ]
     inputs = {
         BITS: [write_rows(folder, BINDING_SCHEMA, read)],
-        BINDING_ID: [write_rows(folder, BINDING_ID_SCHEMA, oracle_rows)],
+        BINDING_ID: [write_rows(folder, BINDING_ID_SCHEMA, labeled(oracle_rows))],
     }
     return PAIRING_USE.build(Inputs(inputs, {"joins": joins}))
 
@@ -150,9 +150,7 @@ def test_few_bits_are_not_shown_to_be_read(
 def test_who_cannot_answer_shows_nothing_unused(
     tmp_path: Path, oracle_rows: list[dict[str, Any]]
 ) -> None:
-    guessed = [
-        {**row, **({"share": 0.5} if row["condition"] == "none" else {})} for row in oracle_rows
-    ]
+    guessed = [{**row, **({"share": 0.5} if row["how"] == "none" else {})} for row in oracle_rows]
     guessed = [{**row, "share_low": 0.0, "share_high": 1.0} for row in guessed]
     table = joined(tmp_path, guessed, {3: 0.9}, "order")
     assert list(table["used"]) == ["does not answer"]

@@ -54,11 +54,7 @@ HARMLESS = {
     (f"{_CONCEPTS}/dual/training.py", "ENCODERS"),
     (f"{_CONCEPTS}/inputs.py", "DUAL_RUNS"),
     (f"{_CONCEPTS}/measure.py", "ANALYSES"),
-    (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
-    (f"{_BINDING_IDS}/suite.py", "ACCOUNTED"),
-    (f"{_BINDING_IDS}/suite.py", "MIXTURE_ROWS"),
-    # Of the function that runs several experiments in one go, which no job calls.
-    *((f"{_BINDING_IDS}/suite.py", name) for name in ("ADDING", "OPTIONS")),
+    *((f"{_BINDING_IDS}/suite.py", name) for name in ("find_experiment", "find_judged")),
     (f"{_BINDING_IDS}/suite.py", "engine_reference"),
     (f"{_BINDING_IDS}/suite.py", "RECORDS"),
     (f"{_STUDY}/probes/module.py", "options_of"),

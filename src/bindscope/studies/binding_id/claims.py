@@ -26,8 +26,10 @@ from bindscope.statistics.claims import (
     Judgment,
     judge,
 )
-from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED, NO_EFFECT
-from bindscope.studies.binding_id.views import MODEL, costly, named
+from bindscope.studies.binding_id.experiment import ConditionClaim, Where
+from bindscope.studies.binding_id.names import AGAINST, GROUPS, MIXED, NO_EFFECT, RECORDS
+from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
+from bindscope.studies.binding_id.views import MODEL, costly, named, of_all_layers
 from bindscope.tables.rows import rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
@@ -38,84 +40,59 @@ TIES = {
     "content": "by content: the item took over what is seen of its object",
     "order": "by position: the n-th object goes with the n-th item",
 }
-_SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
 EMPTY = "the edit is empty"
 _MORE = f"more than {WORKS:.0%} of the answers"
-_READ = ["experiment", "condition", "candidate", "n_rows", "length", "p_within", "p_beyond"] + [
-    f"{name}{end}" for name in ("share", "own", "change", "effect", "unpredicted")
-    for end in ("", "_low", "_high")
+_ENDS = ("", "_low", "_high")
+_READ = [
+    "experiment", "trial", "condition", "how", "groups", "roles", "variant", "dose", "candidate",
+    "n_rows", "length", "p_within", "p_beyond",
+    *(f"{name}{end}" for name in ("share", "own", "change", "effect", "unpredicted")
+      for end in _ENDS),
 ]  # fmt: skip
-Key = tuple[str, str]  # experiment, condition
 Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
-class _ConditionClaim:
+class _ColumnClaim:
     """A claim about a column of the first of some conditions that a suite has."""
 
     claim: Claim
     column: str
-    conditions: tuple[Key, ...]
+    where: tuple[Where, ...]
 
 
-def _works(name: str, sentence: str, *conditions: Key) -> _ConditionClaim:
-    claim = Claim(name, f"{sentence} in {_MORE}.", "above", WORKS, "fraction", sentence)
-    return _ConditionClaim(claim, "share", conditions)
+def _declare(entry: ConditionClaim, *where: Where) -> _ColumnClaim:
+    """Put a claim about a condition into words."""
+    name, sentence = entry.name, entry.sentence
+    if entry.kind == "works":
+        claim = Claim(name, f"{sentence} in {_MORE}.", "above", WORKS, "fraction", sentence)
+        return _ColumnClaim(claim, "share", where)
+    if entry.kind == "nothing":
+        words = f"{sentence} changes less than {NO_EFFECT:.0%} of the answers."
+        return _ColumnClaim(Claim(name, words, "within", NO_EFFECT, "fraction"), "change", where)
+    side: Any = "above" if entry.kind == "least" else "below"
+    claim = Claim(name, f"Gate: {sentence}.", side, entry.threshold, "fraction")
+    return _ColumnClaim(claim, "own", where)
 
 
-def _nothing(name: str, sentence: str, *conditions: Key) -> _ConditionClaim:
-    words = f"{sentence} changes less than {NO_EFFECT:.0%} of the answers."
-    return _ConditionClaim(
-        Claim(name, words, "within", NO_EFFECT, "fraction"), "change", conditions
+def _declare_all() -> Iterator[_ColumnClaim]:
+    """Yield the claims of all experiments, and those that are of none alone."""
+    control = [{"experiment": name, "how": "none"}
+               for name in ("factorizability", "signatures", "mean")]  # fmt: skip
+    answered = "Questions are answered without intervention"
+    yield _declare(ConditionClaim("works", "answered", answered, ()), *control)
+    for name in EXPERIMENTS:
+        for entry in find_notes(name).claims:
+            yield _declare(entry, *({**where, "experiment": name} for where in entry.where))
+    photo = (
+        "Hiding the box of an object in a photo costs more answers than hiding as large a box "
+        "elsewhere"
     )
+    claim = Claim("photo-box", f"{photo}.", "below", 0.0, "fraction", photo)
+    yield _ColumnClaim(claim, "change", ({"experiment": RECORDS, "how": AGAINST},))
 
 
-def _gate(name: str, sentence: str, at: float, *conditions: Key) -> _ConditionClaim:
-    claim = Claim(name, f"Gate: {sentence}.", "above" if at > 0.5 else "below", at, "fraction")
-    return _ConditionClaim(claim, "own", conditions)
-
-
-def _mean(groups: str, null: str = "") -> tuple[Key, Key]:
-    """Return a mean intervention between slots, and between roles for suites without slots."""
-    return ("mean", f"{groups} by slot{null}"), ("mean", f"{groups}{null}")
-
-
-_PHOTO = (
-    "Hiding the box of an object in a photo costs more answers than hiding as large a box elsewhere"
-)
-# Nulls have the level of the condition that they guard; both take slots where there are such.
-# Of colors there is no difference between slots, so the one between roles is judged.
-_CONTROL: tuple[Key, ...] = (("factorizability", "none"), ("signatures", "none"), ("mean", "none"))
-_CONDITIONS = (
-    _works("answered", "Questions are answered without intervention", *_CONTROL),
-    _works("objects-replaced", "Replaced objects take over the item of the place",
-           ("factorizability", "O all")),
-    _works("items-replaced", "Replaced items are found by the object of the place",
-           ("factorizability", "I all")),
-    _works("mean-objects", "Adding the mean difference to objects swaps their items", *_mean("O")),
-    _works("mean-items", "Adding the mean difference to items swaps their objects", *_mean("I")),
-    _works("mean-both", "Adding both mean differences leaves the answers", *_mean("O+I")),
-    _nothing("colors-replaced", "Replacing colors", ("factorizability", "C all")),
-    _nothing("mean-colors", "Adding the mean difference between roles to colors", ("mean", "C")),
-    _nothing("random-objects", "Adding plus and minus one random vector, as long as the mean "
-             "difference, to objects", *_mean("O", " random")),
-    _nothing("random-items", "Adding plus and minus one random vector, as long as the mean "
-             "difference, to items", *_mean("I", " random")),
-    _gate("gate-control", "at least 95 % of the questions are answered without intervention", 0.95,
-          ("mean", "none")),
-    _gate("gate-objects", "with the mean difference on objects at most 10 % of the objects keep "
-          "their items", 0.10, *_mean("O")),
-    _gate("gate-items", "with the mean difference on items at most 10 % of the objects keep their "
-          "items", 0.10, *_mean("I")),
-    _gate("gate-both", "with both mean differences at least 90 % of the objects keep their items",
-          0.90, *_mean("O+I")),
-    _works("first-view", "Objects that are replaced in the first view of the image only take over "
-           "the item of the place", ("tokens", "view 0 alone")),
-    _ConditionClaim(
-        Claim("photo-box", f"{_PHOTO}.", "below", 0.0, "fraction", _PHOTO),
-        "change", (("records", AGAINST),),
-    ),
-)  # fmt: skip
+_CONDITIONS = tuple(_declare_all())
 _ACCOUNTS = {
     name: Claim(
         f"account-{name}", f"Items are tied to objects {words} (smallest margin of answer shares "
@@ -130,7 +107,7 @@ _SUBSPACES = Claim(
 _KEYS = {
     group: Claim(f"keys-{word}", f"Answers stay when the keys of {word} swap positions in {_MORE}.",
                  "above", WORKS, "fraction")
-    for group, word in LETTERS.items()
+    for group, word in GROUPS.items()
 }  # fmt: skip
 _MIXTURES = {
     name: Claim(f"mixture-{name}", f"More than {WORKS:.0%} of the answers go by {name} where "
@@ -154,48 +131,67 @@ def claim_effects(table: pd.DataFrame) -> list[Effect]:
     Toys that differ in the training seed only are one place, and seeds are resampled; of a single
     network scenes are (of records: photos).
     """
-    mixed = table["experiment"].eq("mixture")
-    return [*_of_conditions(table[~mixed]), *_of_mixtures(table[mixed])]
+    whole = of_all_layers(rows_with(table, query="all"))
+    return [
+        replace(effect, about=(where,))
+        for where, seeds in _places(whole)
+        for effect in _of_place(where, seeds)
+    ]
 
 
-def _of_conditions(table: pd.DataFrame) -> Iterator[Effect]:
-    whole = table[table["query"].eq("all") & table["layers"].eq("all")]
-    for where, seeds in _places(whole):
-        by_candidate = [_by_candidate(seed) for seed in seeds]
-        rows = [seed.get("expected", {}) for seed in by_candidate]
-        for condition in _CONDITIONS:
-            key = next(
-                (key for key in condition.conditions if all(key in seed for seed in rows)), None
-            )
-            if key is not None:
-                yield _effect(
-                    condition.claim, where, [seed[key] for seed in rows], condition.column
-                )
-        for name, claim in _ACCOUNTS.items():
-            yield from _of_account(claim, where, [seed.get(name, {}) for seed in by_candidate])
-        yield from _of_subspaces(where, seeds)
-        yield from _of_keys(where, seeds)
+def _of_place(where: str, seeds: Sequence[Sequence[Row]]) -> Iterator[Effect]:
+    """Yield the effects of all claims in one place, given the rows of each training seed."""
+    for entry in _CONDITIONS:
+        for condition in entry.where:
+            rows = _find(seeds, condition)
+            if rows:
+                yield _effect(entry.claim, where, rows, entry.column)
+                break
+    for name, claim in _ACCOUNTS.items():
+        yield from _of_account(claim, name, where, seeds)
+    yield from _of_subspaces(where, seeds)
+    for group, claim in _KEYS.items():
+        rows = _find(seeds, {"experiment": "positions", "groups": group, "dose": 1.0})
+        if rows:
+            yield _effect(claim, where, rows, "share")
+    for name, claim in _MIXTURES.items():
+        rows = _find(seeds, {"experiment": "mixture", "candidate": name})
+        if rows:
+            columns = ("share", "effect")
+            yield _weakest({column: _effect(claim, where, rows, column) for column in columns})
 
 
-def _by_candidate(rows: pd.DataFrame) -> dict[str, dict[Key, Row]]:
-    """Return the rows without a dose by what is counted (the expected answers, an account's)."""
-    by_key: dict[str, dict[Key, Row]] = {}
-    for row in rows[rows["dose"].isna()].reindex(columns=_READ).to_dict("records"):
-        key = (row["experiment"], row["condition"])
-        by_key.setdefault(row["candidate"], {})[key] = row
-    return by_key
+def _find(seeds: Sequence[Sequence[Row]], where: Where) -> list[Row]:
+    """Return the row of a condition in each seed; empty if one of them has none."""
+    where = {"candidate": "expected", "dose": None, **where}
+    rows = [row for seed in seeds for row in seed if _matches(row, where)]
+    return rows if len(rows) == len(seeds) else []
 
 
-def _of_account(claim: Claim, where: str, seeds: Sequence[Mapping[Key, Row]]) -> Iterator[Effect]:
+def _matches(row: Row, where: Where) -> bool:
+    return all(
+        pd.isna(row[name]) if value is None else row[name] == value for name, value in where.items()
+    )
+
+
+def _of_account(
+    claim: Claim, name: str, where: str, seeds: Sequence[Sequence[Row]]
+) -> Iterator[Effect]:
     """Yield the smallest margin of an account; only `signatures` tell all accounts apart."""
-    keys = [key for key in seeds[0] if all(key in seed for seed in seeds)]
-    if not any(experiment == "signatures" for experiment, _ in keys):
+    judged = [row for row in seeds[0] if row["candidate"] == name
+              and row["experiment"] != "mixture"]  # fmt: skip
+    by_condition = [
+        _find(seeds, {"candidate": name, **{key: row[key] for key in ("experiment", "trial")}})
+        for row in judged
+    ]
+    by_condition = [rows for rows in by_condition if rows]
+    if not any(rows[0]["experiment"] == "signatures" for rows in by_condition):
         return
     effects = {
-        f"{key[1]}, {words}": _effect(claim, where, [seed[key] for seed in seeds], column, sign)
-        for key in keys for column, (words, sign) in _SIDES.items()
+        f"{rows[0]['condition']}, {words}": _effect(claim, where, rows, column, sign)
+        for rows in by_condition for column, (words, sign) in _SIDES.items()
     }  # fmt: skip
-    predicts = any(pd.notna(seed[key]["share"]) for seed in seeds for key in keys)
+    predicts = any(pd.notna(row["share"]) for rows in by_condition for row in rows)
     yield _weakest(effects, "" if predicts else "the account predicts no answer here")
 
 
@@ -203,40 +199,20 @@ def _of_account(claim: Claim, where: str, seeds: Sequence[Mapping[Key, Row]]) ->
 _SIDES = {"share": ("share", 1), "effect": ("effect", 1), "unpredicted": ("not predicted", -1)}
 
 
-def _of_subspaces(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
-    """Yield an effect for each dimension."""
-    rows = [table[table["condition"].isin(_SUBSPACE) & table["experiment"].eq("subspaces")]
-            for table in seeds]  # fmt: skip
-    for size in sorted(set(rows[0]["dose"])):
-        by_condition = [
-            rows_with(seed, dose=size).set_index("condition").to_dict("index") for seed in rows
-        ]
+def _of_subspaces(where: str, seeds: Sequence[Sequence[Row]]) -> Iterator[Effect]:
+    """Yield an effect for each dimension, over all conditions that have it."""
+    parts = [row for row in seeds[0] if row["experiment"] == "subspaces" and pd.notna(row["dose"])]
+    for size in sorted({row["dose"] for row in parts}):
         place = f"{where}, {size:.0f} dimension{'s' if size > 1 else ''}"
-        yield _weakest({
-            f"{condition}, {column}": _effect(
-                _SUBSPACES, place, [seed[condition] for seed in by_condition], column, 1
-            )
-            for condition in _SUBSPACE for column in ("share", "effect")
-        })  # fmt: skip
-
-
-def _of_keys(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
-    rows = [
-        rows_with(seed, experiment="positions", candidate="expected", dose=1.0) for seed in seeds
-    ]
-    if all(map(len, rows)):
-        by_condition = [exchanged.set_index("condition").to_dict("index") for exchanged in rows]
-        for group, claim in _KEYS.items():
-            yield _effect(claim, where, [exchanged[group] for exchanged in by_condition], "share")
-
-
-def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
-    for where, seeds in _places(table):
-        by_account = [seed.set_index("candidate").to_dict("index") for seed in seeds]
-        for name, claim in _MIXTURES.items():
-            rows = [seed[name] for seed in by_account]
-            yield _weakest({column: _effect(claim, where, rows, column)
-                            for column in ("share", "effect")})  # fmt: skip
+        effects = {}
+        for part in parts:
+            if part["dose"] == size:
+                key = {name: part[name] for name in ("experiment", "trial", "dose")}
+                rows = _find(seeds, key)
+                for column in ("share", "effect"):
+                    words = f"{part['condition']}, {column}"
+                    effects[words] = _effect(_SUBSPACES, place, rows, column, 1)
+        yield _weakest(effects)
 
 
 _STRICT = frozenset(
@@ -278,10 +254,9 @@ def carriers(table: pd.DataFrame) -> pd.DataFrame:
     groups whose hiding costs no answers there are none.
     """
     listed = []
-    for _, group_rows in named(table).groupby([*MODEL, "condition"], sort=False):
-        single = group_rows[
-            group_rows["head"].ne(ALL) & group_rows["effect"].notna() & costly(group_rows)
-        ]
+    for _, group_rows in named(table).groupby([*MODEL, "groups"], sort=False):
+        has_effect = group_rows["head"].notna() & group_rows["effect"].notna()
+        single = group_rows[has_effect & costly(group_rows)]
         single = single.sort_values("effect", ascending=False, kind="stable")
         effects = [
             Effect(HEAD.name, "", row["effect"], row["effect_low"], row["effect_high"],
@@ -289,23 +264,24 @@ def carriers(table: pd.DataFrame) -> pd.DataFrame:
             for row in single.to_dict("records")
         ]  # fmt: skip
         holds = [judgment.verdict == "holds" for judgment in judge([HEAD], effects)]
-        listed += [rows_with(group_rows, layers=ALL, head=ALL), single[np.array(holds, bool)]]
+        listed += [of_all_layers(group_rows), single[np.array(holds, bool)]]
     return pd.concat(listed)
 
 
-def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[pd.DataFrame]]]:
+def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[Sequence[Row]]]]:
     """Yield where claims are judged, in words, with the rows of each training seed."""
-    places: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    seeds: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for key, model_rows in named(table).groupby(MODEL, sort=False):
         suite, task, model, origin = map(str, key)
         if origin in ("toy", "interchange_toy"):
             model = re.sub(r"-[0-9]+$", "", model)
-        places.setdefault((suite, task, model, origin), []).append(model_rows)
-    for (_, _, model, *_), seeds in places.items():
-        where = str(seeds[0]["name"].iloc[0]).replace("\n", ", ")
-        if len(seeds) > 1:
-            where = f"{model}, {len(seeds)} {TRAINING_SEEDS}{where[where.index(' (') :]}"
-        yield where, seeds
+        seeds.setdefault((suite, task, model, origin), []).append(model_rows)
+    for (_, _, model, *_), tables in seeds.items():
+        first = tables[0].iloc[0]
+        name = f"{model}, {len(tables)} {TRAINING_SEEDS}" if len(tables) > 1 else first["model"]
+        parts = (f"{name}{first['kind']}", first["place"].replace("\n", ", "))
+        where = ", ".join(part for part in parts if part)
+        yield where, [rows.reindex(columns=_READ).to_dict("records") for rows in tables]
 
 
 def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str, margin: int = 0) -> Effect:
@@ -316,7 +292,7 @@ def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str, margin:
     average out over seeds.
     """
     reason = EMPTY if any(seed.get("length") == 0 for seed in seeds) else ""
-    ends = [[seed.get(f"{column}{end}") for end in ("", "_low", "_high")] for seed in seeds]
+    ends = [[seed.get(f"{column}{end}") for end in _ENDS] for seed in seeds]
     values = np.array(ends, np.float64)
     if margin:
         values = margin * (values - WORKS)
@@ -324,7 +300,7 @@ def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str, margin:
         return Effect(claim.name, where, np.nan, np.nan, np.nan, 0, "scenes", reason)
     value, low, high = values[:, 0], values[:, 1:].min(axis=1), values[:, 1:].max(axis=1)
     if (n := len(seeds)) == 1:
-        units = "photos" if seeds[0].get("experiment") == "records" else "scenes"
+        units = "photos" if seeds[0].get("experiment") == RECORDS else "scenes"
         first, least, most = (float(end[0]) for end in (value, low, high))
         effect = Effect(claim.name, where, first, least, most, seeds[0]["n_rows"], units, reason)
         if claim.expected != "within":

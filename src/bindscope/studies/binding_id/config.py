@@ -12,7 +12,7 @@ from bindscope.config.base import Model, ModelName, NameOf, NonNegativeInt, Posi
 from bindscope.config.models import pinned
 from bindscope.config.references import repeated
 from bindscope.core.registries import plugged_in
-from bindscope.studies.binding_id.registry import ENGINES
+from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, find_notes
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -122,8 +122,10 @@ class VisionLanguageModel(Model):
         return name if scheme == "engine" else None
 
 
-Experiment = Literal["factorizability", "positions", "mean", "signatures", "layers", "pairing",
-                     "tokens", "knockout", "heads", "subspaces", "mixture"]  # fmt: skip
+if TYPE_CHECKING:
+    Experiment = str
+else:
+    Experiment = Literal[EXPERIMENTS]
 
 
 class ShapesTask(Model):
@@ -205,12 +207,7 @@ class Suite(Model):
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
         min_length=1,
-        description="Which: replacing (`factorizability`, in `layers`, of more and fewer "
-        "`tokens`, of objects that differ in one respect: `signatures`, or in what goes with what: "
-        "`pairing`), moving keys (`positions`), adding mean differences and nulls "
-        "(`mean`), hiding (`knockout`, "
-        "from single `heads`), exchanging parts of tokens (`subspaces`), objects on which accounts "
-        "of binding disagree (`mixture`).",
+        description="Which interventions; docs/studies/binding_id.md describes them.",
     )
     window: PositiveInt = Field(1, description="Layers that `layers` and `pairing` edit together.")
     head_layers: tuple[NonNegativeInt, ...] = Field(
@@ -299,16 +296,9 @@ def _unfit(suite: Suite, task: ShapesTask) -> Iterator[str]:
     """Yield what a task does not have that toys or experiments of a suite need."""
     if suite.toys and task.layout != "sprites":
         yield f".tasks: toys read `layout: sprites` only, and {task.name!r} has another"
-    if "mixture" in suite.experiments and task.things < 3:
-        yield (
-            f".experiments: `mixture` needs 3 or 4 objects: of the {task.things} of "
-            f"{task.name!r} three accounts cannot predict three items; give another task"
-        )
-    if "mixture" in suite.experiments and task.order == "left_first":
-        yield (
-            f".experiments: `mixture` cannot tell slot from order of mention where {task.name!r} "
-            "mentions slots in their order; give its task `order: independent`"
-        )
+    for name in suite.experiments:
+        if problem := find_notes(name).refuse(task):
+            yield f".experiments: {problem}"
 
 
 def _task_problems(task: ShapesTask) -> Iterator[str]:

@@ -11,6 +11,7 @@ from bindscope.core.graph import Product
 from bindscope.core.work import Work
 from bindscope.graph.language import LanguageModel, is_qwen_vision, language_model, unknown_size
 from bindscope.graph.towers import settings
+from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH
 
 DECIDES_NOTHING = True
@@ -23,9 +24,6 @@ _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
 _ORACLE_WIDTH = 152  # `oracle.WIDTH`
 _ROW = 1000  # bytes of the rows of a condition and question, at most
-# Contexts of a row that are in memory at a time: the base, and those that replacements are taken
-# from. Of estimates the base, and two runs that it is compared with.
-_CONTEXTS = {"estimates": 3, "positions": 1, "knockout": 1, "heads": 1, "records": 1}  # others: 2
 
 
 @dataclass(frozen=True)
@@ -106,15 +104,11 @@ def _views(source: str) -> tuple[int, int]:
     return 2, int(vision.get("image_size", 384)) // patch  # whole, and a crop that is as large
 
 
-def conditions_of(experiment: str, model: LanguageModel, options: Any = ()) -> int:
-    """Return how many conditions an experiment answers under, at most."""
-    named = [layers for layers in options if experiment == "heads" and layers]
-    blinded = len(named[0]) if named else model.layers
-    return {
-        "heads": 4 + _GROUPS * blinded * (model.heads + 1),
-        "layers": 1 + _GROUPS * (5 * model.layers - 2),
-        "pairing": 5 * model.layers,
-    }.get(experiment, 46)
+def contexts_in_memory(name: str) -> int:
+    """Return how many contexts of a row an experiment, records or estimates hold at a time."""
+    if name == "estimates":
+        return 3  # the base, and two runs that it is compared with
+    return find_notes(name).contexts if name in EXPERIMENTS else 1
 
 
 def _read(
@@ -134,7 +128,7 @@ def _read(
         at_once = max(batch, limit // batch * batch)  # all rows of a condition are answered
         at_once = batch if name == "estimates" else at_once
         n_tokens = things * (engine.object_tokens + 2 * engine.word_tokens)
-        of_model = engine.memory(_CONTEXTS.get(name, 2), batch, at_once, n_tokens, queries)
+        of_model = engine.memory(contexts_in_memory(name), batch, at_once, n_tokens, queries)
         state = max(state, of_model)
         if name == "mean":
             numbers = batch * engine.model.layers * engine.object_tokens * engine.model.width
@@ -184,11 +178,11 @@ def binding_id_interventions(product: Product) -> Work:
         return _read(product, "records", 1, 500, 1.1e6)
     rows, things, name = content["task"]["rows"], content["task"]["things"], content["experiment"]
     models = [_engine(model).model for model in content["models"]]
-    conditions = max(conditions_of(name, model, content["options"]) for model in models)
-    queries = things * (1 + (name in ("factorizability", "signatures", "layers", "tokens")))
+    notes = find_notes(name)
+    conditions = max(notes.trials(model, content["options"]) for model in models)
+    queries = things * (1 + notes.foreign)
     answers = float(conditions * queries)
-    candidates = things * (1 + (name in ("factorizability", "layers")))  # of one scene, or both
-    disk = answers * (_ROW + 4.0 * rows * candidates)
+    disk = answers * (_ROW + 4.0 * rows * queries)  # as many candidates as queries, at most
     work = _read(product, name, queries, rows * conditions, disk)
     return replace(work, bytes_rows=answers * _ROW * len(models))
 

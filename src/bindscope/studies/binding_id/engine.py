@@ -3,7 +3,7 @@
 Experiments see nothing else of a model, so they cannot tell an oracle from a real one. What is done
 to its frozen context is plain data, which engines carry out.
 
-A *condition* is a named set of interventions, applied together. Every condition starts from the
+A *condition* is a set of interventions, applied together. Every condition starts from the
 same frozen context (its residual stream before every decoder layer), so their order does not
 matter but for two edits of the same tokens: replacements come first (of tokens, then of parts of
 them), then additions, then rotations.
@@ -125,15 +125,19 @@ Intervention = Replace | Add | Rotate | Knockout
 
 @dataclass(frozen=True)
 class Condition:
-    """A named set of interventions; none: the control.
+    """Interventions that are applied together; none: the control.
 
-    `frozen`: all other tokens of the context keep what they were (the paper's procedure). If not,
-    the context after the edited tokens is computed anew.
+    `how` says in a word what is done, `variant` which kind of it, `dose` how much (NaN: there is
+    no number): data of the tables, like groups, roles and layers of the interventions. Engines do
+    not read them. `frozen`: all other tokens of the context keep what they were (the paper's
+    procedure). If not, the context after the edited tokens is computed anew.
     """
 
-    name: str
+    how: str
     interventions: tuple[Intervention, ...] = ()
     frozen: bool = True
+    variant: str = ""
+    dose: float = float("nan")
 
 
 CONTROL = Condition("none")

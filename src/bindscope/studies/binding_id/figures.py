@@ -22,7 +22,7 @@ from bindscope.figures.style import (
     note_above,
     values_along_x,
 )
-from bindscope.studies.binding_id.names import ALL, LETTERS, NULLS
+from bindscope.studies.binding_id.names import DATA, GROUPS, NULLS, label_role
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import (
     blinded,
@@ -32,14 +32,20 @@ from bindscope.studies.binding_id.views import (
     in_order,
     most_measured,
     named,
-    roles_in_order,
+    of_all_layers,
     summaries,
 )
 from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 MOST_MODELS = 12
-_CONDITIONS = ("none", "O0", "O all", "I0", "I all", "C0", "C all")
+# Groups and roles that have a map, with a title.
+_MAPS = {
+    ("", ""): "nothing\nreplaced",
+    **{(group, role): f"{words} of\n{'all roles' if role == 'all' else 'role 0'}"
+       for group, words in GROUPS.items() for role in ("0", "all")},
+}  # fmt: skip
+_ROLES = 4  # of a scene, at most
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -56,12 +62,14 @@ def binding_id(table: pd.DataFrame) -> Figure:
     if len(names) > MOST_MODELS:
         note = f"The first {MOST_MODELS} of {len(names)} models; see the table. {note}".strip()
         names = names[:MOST_MODELS]
-    conditions = [name for name in _CONDITIONS if name in set(replaced["condition"])]
+    present = {*zip(replaced["groups"], replaced["roles"], strict=True)}
+    conditions = [condition for condition in _MAPS if condition in present]
     grid = crossed(names, conditions, (0.75, 1.05))
     for (name, condition), axes in grid.panels.items():
         if name == names[0]:
-            axes.set_title(_words(condition), fontsize=7.5, fontweight="normal")
-        condition_rows = rows_with(rows, name=name, condition=condition)
+            axes.set_title(_MAPS[condition], fontsize=7.5, fontweight="normal")
+        groups, roles = condition
+        condition_rows = rows_with(rows, name=name, groups=groups, roles=roles)
         if condition_rows.empty:
             axes.set_axis_off()
             continue
@@ -73,15 +81,9 @@ def binding_id(table: pd.DataFrame) -> Figure:
     return grid.figure
 
 
-def _words(condition: str) -> str:
-    if condition == "none":
-        return "nothing\nreplaced"
-    role = "all roles" if condition.endswith("all") else f"role {condition[1:]}"
-    return f"{LETTERS[condition[0]]} of\n{role}"
-
-
 def _answers(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:
-    queries, items = roles_in_order(rows["query"]), roles_in_order(rows["candidate"])
+    queries = [name for name in _roles_of("O") if name in set(rows["query"])]
+    items = [name for name in _roles_of("I") if name in set(rows["candidate"])]
     expected = rows[rows["expected"] == 1]
     return heat_map(
         axes, rows.pivot(index="query", columns="candidate", values="share").loc[queries, items],
@@ -92,6 +94,11 @@ def _answers(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:
     )  # fmt: skip
 
 
+def _roles_of(letter: str) -> list[str]:
+    """Return the names of all roles in order, those of the base first."""
+    return [label_role(letter, number, _ROLES) for number in range(2 * _ROLES)]
+
+
 def share_bar(canvas: Any, image: Any, panels: list[Axes]) -> None:
     """Put the scale of maps of shares beside them."""
     bar = canvas.colorbar(image, ax=panels, fraction=0.02, aspect=30, pad=0.01)
@@ -99,13 +106,10 @@ def share_bar(canvas: Any, image: Any, panels: list[Axes]) -> None:
     bar.outline.set_visible(False)
 
 
-_OTHERS = "|".join(NULLS)
-
-
 def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return what the panels of `binding_id_mean` show: a row per condition, a column per model."""
     added, replaced = summaries(table, "mean"), summaries(table, "signatures")
-    others = added[added["condition"].str.contains(_OTHERS)]
+    others = added[added["how"].isin(NULLS)]
     by_panel = {}
     for title, column, rows in (
         ("Mean differences added:\nunchanged answers", "own", combined(added)),
@@ -114,8 +118,10 @@ def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     ):
         if len(rows):
             rows = named(rows)
-            wide = rows.pivot(index="condition", columns="name", values=column)
-            by_panel[title] = wide.loc[in_order(rows["condition"]), in_order(rows["name"])]
+            rows = rows.assign(key=rows.groupby([*DATA], dropna=False, sort=False).ngroup())
+            wide = rows.pivot(index="key", columns="name", values=column)
+            words = rows.drop_duplicates("key").set_index("key")["condition"]
+            by_panel[title] = wide[in_order(rows["name"])].set_axis(list(words[wide.index]))
     return by_panel
 
 
@@ -166,22 +172,22 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     hiding costs some model answers; else those of both routes.
     """
     drawn, note = most_measured(some(blinded(table), "No head was blinded."), MOST_MODELS)
-    rows = named(drawn).assign(group=drawn["condition"].str[-1])
+    rows = named(drawn)
     costs = {
-        str(group) for (*_, group), of_model in rows.groupby(["suite", "task", "model", "group"])
+        str(group) for (*_, group), of_model in rows.groupby(["suite", "task", "model", "groups"])
         if costly(of_model)
     }  # fmt: skip
-    groups = [group for group in LETTERS if group in costs or (not costs and group != "C")]
+    groups = [group for group in GROUPS if group in costs or (not costs and group != "color")]
     names = in_order(rows["name"])[:MOST_MODELS]
     heights = [
-        float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["layers"].nunique(), 0.7, 2.0))
+        float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["first_layer"].nunique(), 0.7, 2.0))
         for name in names
     ]
     grid = crossed(names, groups, (0.7 + sum(heights), 0), height_ratios=heights)
     for (name, group), axes in grid.panels.items():
-        _head_map(axes, rows_with(rows, name=name, group=group))
+        _head_map(axes, rows_with(rows, name=name, groups=group))
         if name == names[0]:
-            axes.set_title(f"{LETTERS[group]} hidden: lead lost", fontsize=7)
+            axes.set_title(f"{GROUPS[group]} hidden: lead lost", fontsize=7)
     words = [name.replace(" (", "\n(") for name in names]
     grid.label(y=words, rotation=0, ha="right", va="center", fontsize=6.5)
     if note:
@@ -191,9 +197,9 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
 
 def _head_map(axes: Axes, rows: pd.DataFrame) -> None:
     """Draw a map of layers, from below, and heads; grey: not blinded, or costs nothing."""
-    single = rows[rows["head"] != ALL].astype({"layers": int, "head": int})
-    wide = single.pivot(index="layers", columns="head", values="effect")
-    heads, (whole,) = wide.to_numpy(float), rows_with(rows, layers=ALL, head=ALL)["change"]
+    single = rows[rows["head"].notna()]
+    wide = single.pivot(index="first_layer", columns="head", values="effect")
+    heads, (whole,) = wide.to_numpy(float), of_all_layers(rows)["change"]
     if not costly(rows):
         heads = np.full_like(heads, np.nan)
     few = heads.size <= MOST_NUMBERS
@@ -234,11 +240,11 @@ def binding_id_positions(table: pd.DataFrame) -> Figure:
     look = looks(in_order(rows["model_name"]))
     columns, inches = _columns(handles(look))
     places = in_order(rows["place"])
-    grid = crossed(places, LETTERS, (inches + 0.7, 1.8), sharex=True, sharey=True)
+    grid = crossed(places, GROUPS, (inches + 0.7, 1.8), sharex=True, sharey=True)
     facets(
-        rows, look, grid, ("place", "condition"), x="dose", y="share", by="model_name",
+        rows, look, grid, ("place", "groups"), x="dose", y="share", by="model_name",
         ylim=_SHARES, apart=min(0.02, 0.12 / max(len(look), 1)), band=0.12,
-        title=lambda key: f"keys of {LETTERS[key[1]]} moved",
+        title=lambda key: f"keys of {GROUPS[key[1]]} moved",
     )  # fmt: skip
     for axes in grid.panels.values():
         axes.axvline(1.0, color="#666666", linewidth=0.7)
@@ -257,23 +263,21 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     added = summaries(table, "mean").dropna(subset=["dose"])
     replaced = summaries(table, "layers")
     rows = named(some(pd.concat([replaced, added]), "Nothing was swept."))
-    parts = rows["condition"].str.extract(r"^([OIC])(?: all| scaled)?( anew)?$")
-    rows = rows.assign(group=parts[0], anew=parts[1].notna())
     look = looks(in_order(rows["model_name"]))
     anew = handle("context computed again", color="#444444", marker="o", **_HOLLOW)
     entries = [*handles(look), *([anew] if len(replaced) else [])]
     columns, inches = _columns(entries)
     both = rows.drop_duplicates(["experiment", "place"])[["experiment", "place"]]
     swept = list(both.itertuples(index=False, name=None))
-    grid = crossed(swept, LETTERS, (0.3 + inches, 1.7), sharey=True)
+    grid = crossed(swept, GROUPS, (0.3 + inches, 1.7), sharey=True)
     for ((sweep, place), group), axes in grid.panels.items():
-        group_rows = rows_with(rows, experiment=sweep, place=place, group=group)
+        group_rows = rows_with(rows, experiment=sweep, place=place, groups=group)
         if group_rows.empty:
             axes.set_axis_off()
             continue
         (_by_layer if sweep == "layers" else _by_dose)(axes, group_rows, look)
         what = "replaced" if sweep == "layers" else "moved by mean differences"
-        axes.set_title(f"{LETTERS[group]} {what}", fontsize=7.5)
+        axes.set_title(f"{GROUPS[group]} {what}", fontsize=7.5)
         axes.set_ylim(_SHARES)
     words = [f"{place}\nanswers predicted\nby slot".lstrip() for _, place in swept]
     grid.label(y=words, fontsize=7.5)
@@ -283,12 +287,14 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
 
 def _by_layer(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
     """Draw windows of layers, with a frozen context and with one that is computed anew."""
-    rows = rows[rows["layers"].str.match(r"[0-9]+( to [0-9]+)?$")]
-    places = sorted(set(rows["layers"]), key=lambda words: (int(words.split()[0]), words))
-    rows = rows.assign(x=rows["layers"].map(places.index))
+    rows = rows_with(rows, variant="window")
+    windows = sorted({*zip(rows["first_layer"], rows["last_layer"], strict=True)})
+    x = {first: place for place, (first, _) in enumerate(windows)}
+    rows = rows.assign(x=rows["first_layer"].map(x))
     how: dict[str, Any] = {"y": "share", "by": "model_name", "apart": 0.5 / max(len(look), 2)}
-    lines(axes, rows[~rows["anew"]], look, **how)
-    lines(axes, rows[rows["anew"]], look, **how, **_HOLLOW)
+    lines(axes, rows_with(rows, frozen=1), look, **how)
+    lines(axes, rows_with(rows, frozen=0), look, **how, **_HOLLOW)
+    places = [str(first) if first == last else f"{first} to {last}" for first, last in windows]
     axes.set_xticks(range(len(places)), places)
     axes.set_xlabel("layer", fontsize=7.5)
 
@@ -300,7 +306,7 @@ def _by_dose(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
 
 
 MOST_LINES = 8  # models that have lines
-_SPACES = {"O": "objects", "I": "items", "O+I": "objects and items"}
+_SPACES = {"object": "objects", "item": "items", "object+item": "objects and items"}
 _WAYS: dict[str, dict[str, Any]] = {
     "within": {},
     "outside": _HOLLOW,
@@ -315,7 +321,7 @@ _WORDS = {
 
 def by_dimension(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return the rows of the tasks with most dimensions, of as many models as there is room for."""
-    within = rows[rows["condition"] == "O within"]
+    within = rows_with(rows, how="within", groups="object")
     sizes = within.groupby(["task", "suite"], sort=False)["dose"].nunique()
     return most_measured(rows, MOST_LINES, sizes.index[sizes == sizes.max()])
 
@@ -328,14 +334,11 @@ def binding_id_subspaces(table: pd.DataFrame) -> Figure:
     rows, note = by_dimension(every)
     rows = named(rows)
     look = looks(in_order(rows["name"]))
-    sizes = sorted(set(rows_with(rows, condition="O within")["dose"]))
-    parts = rows["condition"].str.extract(r"^(\S+) (\w+)$")
-    rows = rows.assign(group=parts[0], way=parts[1])
-    rows = rows[rows["way"].isin(_WAYS) & rows["group"].isin(_SPACES)]
+    sizes = sorted(set(rows_with(rows, how="within", groups="object")["dose"]))
     rows = rows.assign(x=rows["dose"].map(sizes.index))
     grid = wrapped(_SPACES, 3, (3.1, 0), sharey=True)
     for way, more in _WAYS.items():
-        facets(rows[rows["way"] == way], look, grid, "group", title=_SPACES.__getitem__,
+        facets(rows_with(rows, how=way), look, grid, "groups", title=_SPACES.__getitem__,
                y="share", by="name", apart=0.03, ylim=_SHARES, **more)  # fmt: skip
     for axes in grid.bottom:
         axes.set_xticks(range(len(sizes)), [f"{size:.0f}" for size in sizes])

@@ -26,7 +26,7 @@ from bindscope.studies.binding_id.claims import (
     claim_effects,
     too_few_rows,
 )
-from bindscope.studies.binding_id.names import LETTERS, NO_EFFECT
+from bindscope.studies.binding_id.names import GROUPS, NO_EFFECT
 from bindscope.studies.binding_id.views import (
     blinded,
     combined,
@@ -84,8 +84,6 @@ _COLUMNS = {
                "objects, I items, C colors; `random`: plus and minus one random vector, as long; "
                "`by slot`: estimated slot by slot"),
         Column("mechanism", "candidate", "label"),
-        Column("layer", "layers", "label"),
-        Column("head", "head", "label"),
         Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
         Column("as expected", "share", "number", "answers that binding by slot predicts; of "
                "records right ones, of a mechanism those that follow it", ".2f", True),
@@ -105,7 +103,7 @@ _COLUMNS = {
 MEAN_TABLE = ("name", "task", "condition", "own", "share", "effect", "length", "change",
               "p_adjusted", "n_rows")  # fmt: skip
 RECORD_TABLE = ("name", "task", "condition", "share", "change", "p_adjusted", "n_rows")
-HEAD_TABLE = ("name", "condition", "layers", "head", "change", "effect")
+HEAD_TABLE = ("name", "condition", "change", "effect")
 MIXTURE_TABLE = ("name", "candidate", "share", "effect", "bits", "n_rows")
 _MIXTURE = (
     "Objects are replaced by those of the same scene with shapes and colors recombined. Asked for "
@@ -225,7 +223,7 @@ def _head_findings(heads: pd.DataFrame) -> Iterator[Finding]:
     for name, model_rows in carriers(heads).groupby("name", sort=False):
         sentences = [
             _carried(rows)
-            for _, rows in model_rows.groupby(["suite", "task", "condition"], sort=False)
+            for _, rows in model_rows.groupby(["suite", "task", "groups"], sort=False)
         ]
         points.append((str(name).replace("\n", ", "), " ".join(sentences)))
     yield Finding(lead, tuple(points))
@@ -233,10 +231,10 @@ def _head_findings(heads: pd.DataFrame) -> Iterator[Finding]:
 
 def _carried(rows: pd.DataFrame) -> str:
     """Say which heads carry a group to the question, the row of all heads being the first."""
-    what, single = LETTERS[rows["condition"].iloc[0][-1]], rows.iloc[1:]
+    what, single = GROUPS[rows["groups"].iloc[0]], rows.iloc[1:]
     if not costly(rows):
         return f"Hiding {what} changes no answers."
-    listed = [f"{head['layers']}.{head['head']}" for head in single.to_dict("records")]
+    listed = [f"{head['first_layer']}.{head['head']}" for head in single.to_dict("records")]
     words = ", ".join(listed[:_LISTED]) + " and more" * (len(listed) > _LISTED)
     return f"{what.capitalize()}: {words or 'no single head'}."
 
@@ -245,7 +243,7 @@ def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...
     """Say which account holds in each place, and what was not decided."""
     places: dict[str, dict[str, Judgment]] = {}
     for judgment in judgments:
-        place = judgment.effect.where.partition(" (weakest")[0]
+        (place,) = judgment.effect.about
         places.setdefault(place, {})[judgment.claim.name] = judgment
     points = []
     for place, verdicts in places.items():

@@ -35,13 +35,13 @@ ESTIMATION_SCENES: Final = 2  # for each tested one: mean differences are of the
 _VIEW: Final = "bindscope.studies.binding_id.result_view:VIEW"
 _NAME: Final = "call"
 _FIXED: Final = ("name", "rows", "estimation_rows", "seed")  # of a task, given by other arguments
-Scenes = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path | None
+ScenesOrRecords = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path | None
 
 
 def binding_ids(
     model: Any,
     processor: Any,
-    scenes: Scenes = None,
+    scenes: ScenesOrRecords = None,
     *,
     experiments: Sequence[str] = USUAL,
     n: int = 200,

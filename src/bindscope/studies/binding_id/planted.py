@@ -22,6 +22,7 @@ from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.binding_id.claims import TIES, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import Intervention
+from bindscope.studies.binding_id.names import HIDDEN
 from bindscope.studies.binding_id.oracle import (
     PART,
     Floats,
@@ -31,9 +32,9 @@ from bindscope.studies.binding_id.oracle import (
     OracleState,
     word_vector,
 )
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.tasks.photos import HIDDEN, Answered, rows_of
+from bindscope.studies.binding_id.tasks.photos import Answered, rows_of
 from bindscope.studies.binding_id.tasks.scenes import Group, Question, Scenes, Words
 
 _TURNS: tuple[Mechanism, ...] = ("slot", "color", "gather")
@@ -163,7 +164,7 @@ def _effects(
             "origin": "oracle" if len(models) == 1 else "toy",
         }  # fmt: skip
         table.extend({**names, **row} for row in run(engine, None, spec).rows)
-    return claim_effects(pd.DataFrame(table, columns=BINDING_ID_SCHEMA.names))
+    return claim_effects(pd.DataFrame(labeled(table), columns=BINDING_ID_SCHEMA.names))
 
 
 def _case(
@@ -191,7 +192,7 @@ def _photos(cost: float, seed: int) -> list[Effect]:
         answered.append(Answered(logs, (0, 1)))
     names = {"suite": "planted", "task": "photos", "model": "planted", "origin": "local"}
     rows = [{**names, **row} for row in rows_of(answered, 100, seed)]
-    return claim_effects(pd.DataFrame(rows, columns=BINDING_ID_SCHEMA.names))
+    return claim_effects(pd.DataFrame(labeled(rows), columns=BINDING_ID_SCHEMA.names))
 
 
 def _binds(name: str, account: str, engine: Callable[[int], Any]) -> Case:

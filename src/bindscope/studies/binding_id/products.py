@@ -27,14 +27,14 @@ from bindscope.studies.binding_id.config import (
 )
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.registry import (
-    ACCOUNTED,
-    ADDING,
     ENGINES,
     EXPERIMENTS,
-    MIXTURE_ROWS,
-    OPTIONS,
     RECORDS,
     engine_reference,
+    experiment_reference,
+    find_experiment,
+    find_judged,
+    find_notes,
 )
 
 DECIDES_NOTHING = True
@@ -118,10 +118,9 @@ def _slow(model: VisionLanguageModel, suite: Suite) -> list[str]:
     if model.engine or not many or not model.batch_size or model.batch_size >= 2 * suite.batch_size:
         return []
     from bindscope.graph.language import language_model  # imports NumPy
-    from bindscope.studies.binding_id.cost import conditions_of
 
-    options = [getattr(suite, key) for key in OPTIONS.get(many[0], ())]
-    n = conditions_of(many[0], language_model(model.source), options)
+    options = [getattr(suite, key) for key in find_experiment(many[0]).options]
+    n = find_notes(many[0]).trials(language_model(model.source), options)
     where = f"studies.binding_id.models[{model.name}].batch_size"
     return [
         f"note: {where} ({model.batch_size}) is less than two conditions of the "
@@ -155,7 +154,8 @@ def _published(model: VisionLanguageModel, suite: Suite, experiment: str) -> lis
     spec = model.model_dump(mode="json")
     device = kind_here(suite.device)
     spec["batch_size"] = model.batch_size or CONDITIONS_AT_ONCE * suite.batch_size
-    spec["precision"] = precision_of(model.precision, model.compat, device, experiment)
+    fine = experiment in EXPERIMENTS and find_notes(experiment).fine
+    spec["precision"] = precision_of(model.precision, model.compat, device, fine=fine)
     if model.engine:
         return [{"kind": model.engine, "origin": "local", **spec}]
     content = {"kind": "published", "origin": origin, **spec}
@@ -191,18 +191,18 @@ def _add_experiments(
         shared["device"] = kind_here(suite.device)
     engines = [str(engine_reference(kind)) for kind in kinds]
     names = {"suite": suite.name, "task": task.name, "subject": subject}
+    experiments = {name: find_experiment(name) for name in suite.experiments}
     estimates: list[Product] = []
-    if ADDING & set(suite.experiments):
+    if any(experiment.estimates for experiment in experiments.values()):
         made_from = {"weights": weights}
         estimates = [graph.add(_ESTIMATES, names, shared, made_from, runs=engines)]
     options = suite.model_dump(mode="json")
-    for name in suite.experiments:
+    for name, experiment in experiments.items():
         run_options = {key: options[key] for key in ("resamples", "seed")}
-        run_options["options"] = [options[key] for key in OPTIONS.get(name, ())]
-        runs = [*engines, EXPERIMENTS[name]] + [MIXTURE_ROWS] * (name == "mixture")
-        if name in ACCOUNTED:
-            runs += [plan for plan in ACCOUNTED.values() if plan not in runs]
-        made_from = {"weights": weights, "estimates": estimates if name in ADDING else []}
+        run_options["options"] = [options[key] for key in experiment.options]
+        judged = list(find_judged()) if experiment.judged else []
+        runs = [*engines, *map(experiment_reference, dict.fromkeys([name, *judged]))]
+        made_from = {"weights": weights, "estimates": estimates if experiment.estimates else []}
         content = {**shared, **run_options, "experiment": name, "models": models(name)}
         graph.add(_RULE, {**names, "experiment": name}, content, made_from, runs=runs)
 

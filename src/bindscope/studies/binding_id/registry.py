@@ -1,8 +1,22 @@
-"""Engines by the kind of model, and experiments by the name that a configuration gives them."""
+"""Engines by the kind of model, and experiments by the name that a configuration gives them.
+
+Nothing is imported before it is used: every command reads a configuration.
+"""
 
 from __future__ import annotations
 
-from bindscope.core.registries import plugged_in
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+from bindscope.core.registries import plugged_in, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bindscope.studies.binding_id.experiment import Experiment, Notes
+    from bindscope.studies.binding_id.plans import Plan
 
 DECIDES_NOTHING = True
 
@@ -24,38 +38,35 @@ def engine_reference(kind: str) -> str | None:
     return ENGINES.get(kind) or (point.value if point else None)
 
 
-# ``ask_records(model, weights, spec, device) -> suite.Asked``: of a user's own photos.
+# ``ask_records(model, weights, spec, device) -> suite.ExperimentResult``: of a user's own photos.
 RECORDS = f"{_HERE}.tasks.photos:ask_records"
 
-_PLANS = f"{_HERE}.experiments.plans"
-_MEANS = f"{_HERE}.experiments.means"
-# name -> ``plan(batch) -> trials.Plan``, in the order of the tables.
-EXPERIMENTS = {
-    "factorizability": f"{_PLANS}:factorizability",
-    "positions": f"{_PLANS}:rotations",
-    "mean": f"{_MEANS}:mean_interventions",
-    "signatures": f"{_PLANS}:signatures",
-    "layers": f"{_PLANS}:layer_sweep",
-    "pairing": f"{_PLANS}:pairing",
-    "tokens": f"{_PLANS}:supports",
-    "knockout": f"{_PLANS}:knockout",
-    "heads": f"{_PLANS}:single_heads",
-    "subspaces": f"{_MEANS}:subspaces",
-    "mixture": f"{_PLANS}:mixture",
-}
+_EXPERIMENTS = Path(__file__).parent / "experiments"
+EXPERIMENTS = tuple(sorted(module.name for module in iter_modules([str(_EXPERIMENTS)])))
+"""Names of experiments, which are those of the modules in a folder."""
 
-# name -> keys of a suite that the plan takes besides the batch.
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "layers": ("window",), "pairing": ("window",), "heads": ("head_layers",),
-}  # fmt: skip
-ADDING = frozenset({"mean", "subspaces"})
-"""Experiments of mean differences, which are estimated for them."""
-ACCOUNTED = {
-    "signatures": EXPERIMENTS["signatures"],
-    "factorizability": EXPERIMENTS["factorizability"],
-    "mean": f"{_MEANS}:slots_added",
-}
-"""Experiments in which accounts of binding disagree, with the plan of these conditions; each is
-told about with all of them at hand (`answers.rows.DECIDING`)."""
-# ``rows(answers, samples, seed)``: of experiment `mixture`.
-MIXTURE_ROWS = f"{_HERE}.answers.mixture_fit:mixture_rows"
+
+def experiment_reference(name: str) -> str:
+    """Return the ``"module:object"`` of what decides an experiment's rows."""
+    return f"{_HERE}.experiments.{name}:EXPERIMENT"
+
+
+def find_experiment(name: str) -> Experiment:
+    """Import what decides an experiment's rows."""
+    experiment: Experiment = resolve(experiment_reference(name))
+    return experiment
+
+
+def find_judged() -> dict[str, Callable[..., Plan]]:
+    """Import the plans of experiments that accounts of binding are judged by, all together."""
+    judged = {name: find_experiment(name).judged for name in EXPERIMENTS}
+    return {name: plan for name, plan in judged.items() if plan}
+
+
+def find_notes(name: str) -> Notes:
+    """Import what planning and claims need of an experiment."""
+    from bindscope.studies.binding_id.experiment import Notes
+
+    module = import_module(f"{_HERE}.experiments.{name}")
+    outline: Notes = getattr(module, "NOTES", Notes())
+    return outline

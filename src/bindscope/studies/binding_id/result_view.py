@@ -15,8 +15,8 @@ from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect, judge
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects, too_few_rows
-from bindscope.studies.binding_id.names import AGAINST
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.names import AGAINST, HIDDEN
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.views import in_order, summaries
 from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
@@ -24,51 +24,58 @@ from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill, in which models differ.
 _OF_A_RUN: Final = ("suite", "task", "model", "origin", "spec_key", "code_key")
-# Experiment and condition -> what was done, in words; in the order of a printed result.
-_EDITS: Final = {
-    ("factorizability", "none"): "none",
-    ("mean", "none"): "none",
-    ("factorizability", "O all"): "objects replaced by other objects",
-    ("factorizability", "I all"): "items replaced by other items",
-    ("mean", "O by slot"): "mean difference added to objects",
-    ("mean", "O"): "mean difference added to objects",
-    ("mean", "I by slot"): "mean difference added to items",
-    ("mean", "I"): "mean difference added to items",
-    ("positions", "O"): "keys of objects swap positions",
-    ("positions", "I"): "keys of items swap positions",
-    ("records", "none"): "none",
-    ("records", "the thing"): "the object hidden from the question",
-    ("records", "elsewhere"): "as large a box elsewhere hidden",
-    ("records", AGAINST): "the object against elsewhere",
-}
-_TO_QUOTE: Final = (
-    ("mean", "O by slot"), ("mean", "O"), ("factorizability", "O all"), ("records", AGAINST),
+
+
+def _edit(experiment: str, how: str, groups: str = "", **more: Any) -> dict[str, Any]:
+    return {"experiment": experiment, "how": how, "groups": groups, **more}
+
+
+_BY_LEVEL: Final = ("slot", "role")  # where slots do not follow from roles both are added
+# What was done, in words, and its rows, the first of which is shown; in the order of a result.
+_EDITS: Final = (
+    ("none", [_edit("factorizability", "none"), _edit("mean", "none"), _edit("records", "none")]),
+    ("objects replaced by other objects",
+     [_edit("factorizability", "replaced", "object", roles="all")]),
+    ("items replaced by other items", [_edit("factorizability", "replaced", "item", roles="all")]),
+    ("mean difference added to objects",
+     [_edit("mean", "added", "object", variant=level) for level in _BY_LEVEL]),
+    ("mean difference added to items",
+     [_edit("mean", "added", "item", variant=level) for level in _BY_LEVEL]),
+    ("keys of objects swap positions", [_edit("positions", "moved", "object", dose=1.0)]),
+    ("keys of items swap positions", [_edit("positions", "moved", "item", dose=1.0)]),
+    ("the object hidden from the question", [_edit("records", HIDDEN[1], "object")]),
+    ("as large a box elsewhere hidden", [_edit("records", HIDDEN[2], "object")]),
+    ("the object against elsewhere", [_edit("records", AGAINST, "object")]),
 )  # fmt: skip
+_TO_QUOTE: Final = (
+    *(_edit("mean", "added", "object", variant=level) for level in _BY_LEVEL),
+    _edit("factorizability", "replaced", "object", roles="all"),
+    _edit("records", AGAINST, "object"),
+)
 _MOST_IN_PANEL: Final = 40  # conditions of an experiment
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
     """Return the rows of all experiments; columns that one of them does not have are empty."""
     columns = tuple(c for c in BINDING_ID_SCHEMA.columns if c.name not in _OF_A_RUN)
-    return frame_of(rows[BINDING_ID_SCHEMA.name], replace(BINDING_ID_SCHEMA, columns=columns))
+    schema = replace(BINDING_ID_SCHEMA, columns=columns)
+    return frame_of(labeled(rows[schema.name]), schema)
 
 
 def quotable(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the conditions of a printed result, in its order; keys that swap have dose 1."""
-    rows = summaries(table)
-    rows = rows[rows["dose"].isna() | (rows["experiment"].eq("positions") & rows["dose"].eq(1.0))]
-    keys = [*zip(rows["experiment"], rows["condition"], strict=True)]
-    places = pd.Series([[*_EDITS].index(key) if key in _EDITS else -1 for key in keys], rows.index)
-    words = places.map(lambda place: [*_EDITS.values()][place])
-    rows = rows.assign(edit=words, place=places)[places >= 0].sort_values("place")
-    return rows.drop_duplicates("edit").drop(columns="place")
+    """Return the conditions of a printed result, in its order."""
+    rows, first = summaries(table), []
+    for words, edits in _EDITS:
+        matching = pd.concat([rows_with(rows, **edit) for edit in edits])
+        first.append(matching.head(1).assign(edit=words))
+    return pd.concat(first)
 
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     """Return what edits of objects do: mean differences, else replacement; else the first row."""
     rows = summaries(table)
-    for experiment, condition in _TO_QUOTE:
-        quoted = rows_with(rows, experiment=experiment, condition=condition)
+    for edit in _TO_QUOTE:
+        quoted = rows_with(rows, **edit)
         if len(quoted):
             return quoted.iloc[0]
     return rows.iloc[0] if len(rows) else table.iloc[0]
@@ -104,7 +111,7 @@ def summarize(result: Result) -> Summary:
     if few := too_few_rows(judge(CLAIMS, result_effects(result.table))):
         closing.append(few)
     if len(rows):
-        quoted = rows_with(rows, **{k: result.best[k] for k in ("experiment", "condition")})
+        quoted = rows_with(rows, **{k: result.best[k] for k in ("experiment", "trial")})
         if len(quoted):
             row = quoted.iloc[0]
             closing.insert(0, f"To quote: {row['edit']}: {_percent(row, 'share')}.")
@@ -133,9 +140,6 @@ def draw(table: pd.DataFrame) -> Figure:
     fractions = table[mixed].assign(condition=table.loc[mixed, "candidate"])
     rows = pd.concat([summaries(table), fractions])
     rows = rows[rows["share"].notna()]
-    dose = rows["dose"].map(lambda value: "" if pd.isna(value) else f", {value:g}")
-    head = (", " + rows["layers"] + "." + rows["head"]).where(rows["experiment"].eq("heads"), "")
-    rows = rows.assign(title=rows["condition"] + dose + head)
     experiments = in_order(rows["experiment"])
     most = min(_MOST_IN_PANEL, rows.groupby("experiment").size().max())
     grid = wrapped(experiments, 3, (0.7, 0.8 + 0.15 * most))
@@ -148,7 +152,7 @@ def draw(table: pd.DataFrame) -> Figure:
                       markersize=8)  # fmt: skip
         axes.set_title(experiment)
         axes.set_xlim(-0.03, 1.03)
-        axes.set_yticks(range(len(panel)), panel["title"])
+        axes.set_yticks(range(len(panel)), panel["condition"])
         axes.set_ylim(len(panel) - 0.5, -0.5)
         values_along_x(axes)
     grid.label("answers as expected")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import pandas as pd
 
-from bindscope.studies.binding_id.names import ALL, NO_EFFECT, ORIGINS, place_of
+from bindscope.core.interfaces import Inputs
+from bindscope.studies.binding_id import names
+from bindscope.studies.binding_id.names import NO_EFFECT, ORIGINS, RECORDS
 from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.tables.rows import rows_of
 from bindscope.tables.schema import (
     KEYS,
     SLUG,
@@ -16,13 +22,13 @@ from bindscope.tables.schema import (
     count,
     label,
     share,
+    table_of,
 )
 
 _ENTRY = "config `suites[]`"
-_TRIALS = "`studies.binding_id.experiments.plans`"
-_MIXTURE = "`studies.binding_id.answers.mixture_fit`"
+_TRIALS = "`studies.binding_id.plans`"
 _METRICS = "`studies.binding_id.answers.rows`"
-_VECTORS = "`studies.binding_id.experiments.estimates`"
+_VECTORS = "`studies.binding_id.estimates`"
 _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
@@ -90,30 +96,38 @@ def _inside(name: str) -> Rule:
     return f"{name} is inside its interval", rule
 
 
-_INTERVENTION = (
-    *_NAMES,
-    label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, "records")),
-    label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colors; `O0` "
-          "of role 0, `O all` of all), or in words; `within`, `outside`: parts of tokens in a "
-          "subspace, or all but these; `anew`: the context after the edit was computed again; "
-          "`none`: the control. Of `records` which tokens are hidden; `disagreeing`: all to which "
-          "mixtures are fitted.", _TRIALS),
-    label("layers", "Layers whose input was edited, or whose heads are blind.", _TRIALS),
-    label("head", "Head that is blind, from 0; `all` of them together.", _TRIALS),
+_DONE: tuple[Column, ...] = (
+    label("condition", "What was done, in words: `O`, `I`, `C` are objects, items, colors; `O0` of "
+          "role 0, `O all` of all; `anew`: the context after the edit was computed again; `none`: "
+          "the control. Of `mixture` all conditions together.", "`studies.binding_id.names`"),
+    label("how", "What was done, as the module of the experiment names it.", _TRIALS),
+    label("groups", "Groups of tokens that were edited or hidden, joined by `+`; empty: none.",
+          _TRIALS),
+    label("roles", "Their roles, joined by `,`, or `all`; empty: none.", _TRIALS),
+    label("variant", "Of mean differences the kind of levels (`role`, `slot`), or the group that a "
+          "transferred one is of; of layers whether they are a `window`, all `up to` the last or "
+          "all `from` the first; of what is hidden from whom.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, or the "
            "dimension of a subspace; of `positions` how far keys are moved, as a share of the "
-           "distance of two objects (1: exchanged).", _TRIALS, "allowed"),
-    *_CELL[:2],
+           "distance of two objects (1: exchanged); of `tokens` the number of the view or cell, or "
+           "cells of padding.", _TRIALS, "allowed"),
+    count("frozen", "", "0 where the context after the edit was computed again.", _TRIALS),
+    count("first_layer", "", "First layer whose input was edited, or whose heads are blind; empty: "
+          "all layers.", _TRIALS, null="allowed"),
+    count("last_layer", "", "The last of them.", _TRIALS, null="allowed"),
+    count("head", "", "Head that is blind, from 0; empty: all of them.", _TRIALS, null="allowed"),
 )  # fmt: skip
-
-
-def _numbers(column: pd.Series[str]) -> pd.Series[int]:
-    """Return what heads are sorted by: all of them first."""
-    return column.replace(ALL, "-1").astype(int)
+_KEY = (
+    *_NAMES,
+    label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, RECORDS)),
+    count("trial", "", "Number of the condition in its experiment; 0: the control.", _TRIALS),
+    *_CELL[:2],
+)
 
 
 _COLUMNS: tuple[Column, ...] = (
-    *_INTERVENTION,
+    *_KEY,
+    *_DONE,
     _ORIGIN,
     _CELL[2],
     *_LOGS,
@@ -146,17 +160,16 @@ _COLUMNS: tuple[Column, ...] = (
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=10,
+    version=11,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=_COLUMNS,
-    key=tuple(column.name for column in _INTERVENTION),
+    key=tuple(column.name for column in _KEY),
     rules=tuple(
         _inside(column.name.removesuffix("_low"))
         for column in _COLUMNS
         if column.name.endswith("_low")
     ),
-    order={"condition": lambda column: column.map(place_of), "head": _numbers},
 )  # fmt: skip
 
 _VECTOR = (
@@ -189,5 +202,19 @@ VECTORS_SCHEMA = TableSchema(
     key=tuple(column.name for column in _VECTOR),
 )  # fmt: skip
 
-BINDING_ID = RowTable(BINDING_ID_SCHEMA, "rows")
+
+class ConditionTable(RowTable):
+    """The table of the jobs' rows, with conditions in words."""
+
+    def build(self, inputs: Inputs) -> pd.DataFrame:
+        """Build the table."""
+        return table_of(labeled(rows_of(inputs.get(self.role))), self.schema)
+
+
+def labeled(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with what was done in words, for people."""
+    return [{**row, "condition": names.label(row)} for row in rows]
+
+
+BINDING_ID = ConditionTable(BINDING_ID_SCHEMA, "rows")
 BINDING_ID_VECTORS = RowTable(VECTORS_SCHEMA, "rows", "vectors")

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,39 +27,34 @@ from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.job import Job
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
-from bindscope.studies.binding_id.answers.rows import (
-    DECIDING,
-    Answers,
+from bindscope.studies.binding_id.answers.accounts import (
     Predictions,
-    account_predictions,
-    rivals_of,
-    rows_of,
+    account_rows,
+    find_rivals,
+    predict,
 )
+from bindscope.studies.binding_id.answers.rows import Answers, trial_rows
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches
-from bindscope.studies.binding_id.experiments.plans import Batch, Each, Plan
+from bindscope.studies.binding_id.estimates import Estimates, Sums, batches
+from bindscope.studies.binding_id.experiment import Experiment
+from bindscope.studies.binding_id.plans import Batch, Each, Plan
 from bindscope.studies.binding_id.registry import (
-    ACCOUNTED,
-    ADDING,
-    EXPERIMENTS,
-    MIXTURE_ROWS,
-    OPTIONS,
     RECORDS,
     engine_reference,
+    find_experiment,
+    find_judged,
 )
-from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.scenes import Doubles, Integers, Pictures, Rule, draw_pairs
+from bindscope.tables.rows import Row
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
 
-Row = dict[str, Any]
-Doubles = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ExperimentResult:
     """Rows of one experiment's table without names and keys, and its log-probabilities.
 
     These are float32 (n, trials, queries, candidates).
@@ -82,11 +78,12 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
     `spec` are the suite's options and `task`.
     """
     results, estimates = Results(), None
-    if ADDING & set(spec["experiments"]):
+    experiments = {name: find_experiment(name) for name in spec["experiments"]}
+    if any(experiment.estimates for experiment in experiments.values()):
         estimates, rows = estimated(engine, pictures, spec)
         results.vectors.extend(rows)
-    for name in spec["experiments"]:
-        options = [spec[key] for key in OPTIONS.get(name, ())]
+    for name, experiment in experiments.items():
+        options = [spec[key] for key in experiment.options]
         experiment_spec = {**spec, "experiment": name, "options": options}
         results.rows.extend(ask(engine, pictures, experiment_spec, estimates).rows)
     return results
@@ -118,7 +115,7 @@ def estimated(
 def ask(
     engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
     estimates: Estimates | None = None, checkpoints: Checkpoints | None = None,
-) -> Asked:  # fmt: skip
+) -> ExperimentResult:  # fmt: skip
     """Run one experiment on one model.
 
     `spec` is that of a job: `experiment` with its options, and `task`. `checkpoints` keep answers
@@ -127,28 +124,33 @@ def ask(
     ModelError if answers are not finite.
     """
     name, task, rule = spec["experiment"], spec["task"], Rule.from_task(spec["task"])
+    experiment = find_experiment(name)
     pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
-    answered: list[dict[str, Doubles]] = []
-    plan: Plan | None = None
-    for rows in progress_bar(list(batches(task["rows"], spec["batch_size"])), f"batches of {name}"):
-        plan, batch = None, Batch(
-            engine, pictures, pairs[rows], rule, estimates, spec["seed"]
-        )  # fmt: skip
 
-        def answer(parts: Checkpoints | None, batch: Batch = batch) -> dict[str, Doubles]:
-            nonlocal plan
-            plan = plan_of(spec)(batch)
-            logs = plan.answered(engine, batch.base, _each(parts))
-            _refuse_nonsense(engine, logs)
-            added = [trial.lengths(len(batch.pairs.base)) for trial in plan.trials]
-            return {"logs": logs, "lengths": np.stack(added, axis=1)}
+    def make_plan(rows: Integers) -> tuple[Batch, Plan]:
+        batch = Batch(engine, pictures, pairs[rows], rule, estimates, spec["seed"])
+        return batch, experiment.plan(batch, *spec["options"])
 
-        answered.append(_remembered(checkpoints, answer))
-    plan = plan or plan_of(spec)(batch)
+    def answer(rows: Integers, parts: Checkpoints | None) -> dict[str, Doubles]:
+        batch, plan = make_plan(rows)  # contexts are large: they go with the batch
+        logs = plan.answered(engine, batch.base, _each(parts))
+        _refuse_nonsense(engine, logs)
+        added = [trial.lengths(len(rows)) for trial in plan.trials]
+        return {"logs": logs, "lengths": np.stack(added, axis=1)}
+
+    answered = [
+        _remembered(checkpoints, partial(answer, rows))
+        for rows in progress_bar(
+            list(batches(task["rows"], spec["batch_size"])), f"batches of {name}"
+        )
+    ]
     logs, lengths = (
         np.concatenate([part[kind] for part in answered]) for kind in ("logs", "lengths")
     )
-    return Asked(list(_rows(spec, plan, logs, lengths)), logs.astype(np.float32))
+    _, plan = make_plan(np.arange(1))  # all batches have the same trials
+    return ExperimentResult(
+        list(_rows(spec, experiment, plan, logs, lengths)), logs.astype(np.float32)
+    )
 
 
 def _refuse_nonsense(engine: Any, logs: Doubles) -> None:
@@ -188,25 +190,27 @@ def _tensors(arrays: Mapping[str, Doubles]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in arrays.items()}
 
 
-def plan_of(spec: Mapping[str, Any]) -> Callable[[Batch], Plan]:
-    """Return the experiment of a job, a function of the batch alone."""
-    plan: Callable[..., Plan] = resolve(EXPERIMENTS[spec["experiment"]])
-    return lambda batch: plan(batch, *spec["options"])
-
-
-def _rows(spec: Mapping[str, Any], plan: Plan, logs: Doubles, lengths: Doubles) -> Iterator[Row]:
-    """Return the rows of an experiment's table."""
-    name, statistics = spec["experiment"], (spec["resamples"], spec["seed"])
-    expected = [trial.expected for trial in plan.trials]
-    answers = Answers(logs, list(plan.queries), list(plan.candidates), expected)
-    if name == "mixture":
-        rows: Iterator[Row] = resolve(MIXTURE_ROWS)(answers, *statistics)
-        return rows
-    by_account: tuple[Any, ...] = ()
-    if name in DECIDING:
+def _rows(
+    spec: Mapping[str, Any], experiment: Experiment, plan: Plan, logs: Doubles, lengths: Doubles
+) -> Iterator[Row]:
+    """Yield the rows of an experiment's table: what was done, and what its answers are."""
+    things, statistics = spec["task"]["things"], (spec["resamples"], spec["seed"])
+    answers = Answers(logs, [trial.expected for trial in plan.trials])
+    if experiment.rows:
+        rows = experiment.rows(answers, *statistics)
+    else:
+        rows = trial_rows(experiment, answers, plan.trials, *statistics)
+    if experiment.judged:
         predictions = _predictions(canonical_json(spec["task"]))
-        by_account = (predictions[name], rivals_of(list(predictions.values())))
-    return rows_of(name, answers, plan.trials, lengths, *statistics, *by_account)
+        judged = predictions[spec["experiment"]], find_rivals(list(predictions.values()))
+        rows = chain(rows, account_rows(answers, plan.trials, *judged, *statistics))
+    added = lengths.mean(axis=0)
+    done = [
+        {**trial.columns(things), "length": None if np.isnan(length) else float(length)}
+        for trial, length in zip(plan.trials, added, strict=True)
+    ]
+    for row in rows:
+        yield {"experiment": spec["experiment"], **done[row["trial"]], **row}
 
 
 @lru_cache(maxsize=1)  # the same for all oracles of a job
@@ -218,8 +222,7 @@ def _predictions(task_json: str) -> dict[str, Predictions]:
     task = json.loads(task_json)
     rule = Rule.from_task(task)
     pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
-    plans = {name: resolve(reference) for name, reference in ACCOUNTED.items()}
-    return account_predictions(plans, pairs, rule)
+    return predict(find_judged(), pairs, rule)
 
 
 def estimates(job: Job) -> None:
@@ -261,10 +264,10 @@ def interventions(job: Job) -> None:
 
 def _answered(
     model: Mapping[str, Any], job: Job, device: str, checkpoints: Checkpoints | None
-) -> Asked:
+) -> ExperimentResult:
     """Ask one model about a task's scenes, or about a user's own photos."""
     if "records" in job.spec:
-        photos: Asked = resolve(RECORDS)(model, _weights(job), job.spec, device)
+        photos: ExperimentResult = resolve(RECORDS)(model, _weights(job), job.spec, device)
         return photos
     engine, pictures = _loaded(model, job, device)
     stored = next((Path(path) for path in job.input.estimates), None)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from bindscope.studies.binding_id.names import ALL
 from bindscope.tables.rows import rows_with
 
 MODEL = ["suite", "task", "model", "origin"]
@@ -15,8 +14,6 @@ KINDS = {
     "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
     "local": "from a folder",
 }  # said beside every name  # fmt: skip
-
-_COMBINED = r"none|[OIC](\+[OIC])*( by slot)?( random)?"
 
 
 def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
@@ -27,13 +24,12 @@ def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
 
 def combined(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of mean differences, of one group or more, and of their random vectors."""
-    return rows[rows["condition"].str.fullmatch(_COMBINED)]
+    return rows[rows["how"].isin(["none", "added", "random"])]
 
 
 def blinded(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of hidden groups of the experiment `heads`, without its control."""
-    rows = rows_with(table, experiment="heads")
-    return rows[rows["condition"] != "none"]
+    return rows_with(table, experiment="heads", how="hidden")
 
 
 def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -43,19 +39,22 @@ def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with `model_name`, `place` and `name`, both of them.
+    """Return a table with `kind`, `model_name`, `place` and `name`, both of the latter.
 
     The model with what kind it is: what is no real model is never shown without saying so. The
     place is the task and the suite, where there are several.
     """
     words = {origin: f" ({word})" for origin, word in KINDS.items()}
-    model_name = table["model"] + table["origin"].map(lambda origin: words.get(origin, ""))
+    kind = table["origin"].map(lambda origin: words.get(origin, ""))
+    model_name = table["model"] + kind
     place = pd.Series("", index=table.index)
     if table["task"].nunique() > 1:
         place = place + "\n" + table["task"]
     if table.groupby(["task", "model"])["suite"].nunique().max() > 1:
         place = place + "\n" + table["suite"]
-    return table.assign(name=model_name + place, model_name=model_name, place=place.str.lstrip())
+    return table.assign(
+        kind=kind, name=model_name + place, model_name=model_name, place=place.str.lstrip()
+    )
 
 
 def most_measured(
@@ -89,15 +88,14 @@ def most_measured(
 
 def costly(heads: pd.DataFrame) -> bool:
     """Return whether hiding a group from all heads costs answers, given a model's rows of it."""
-    whole = rows_with(heads, layers=ALL, head=ALL)
-    return bool((whole["change_high"] < 0).all())
+    return bool((of_all_layers(heads)["change_high"] < 0).all())
+
+
+def of_all_layers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of edits at all layers, and so of all heads."""
+    return rows[rows["first_layer"].isna()]
 
 
 def in_order(values: pd.Series) -> list[str]:
     """Return the values that there are, in the order of their first row."""
     return [str(value) for value in dict.fromkeys(values)]
-
-
-def roles_in_order(names: pd.Series) -> list[str]:
-    """Return names like O1' that there are: those of the base first, by role."""
-    return sorted(set(names), key=lambda name: (name.endswith("'"), len(name), name))

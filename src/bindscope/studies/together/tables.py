@@ -263,18 +263,18 @@ _GO_OVER = (
 )
 _ONWARDS = "at this decoder layer and those after it"
 _QUESTION = "the question (the context is frozen)"
-# Column -> condition of the experiment, whether it is edited from a layer on, and the meaning.
+# Column -> whether the context is frozen and it is edited from a layer on, and the meaning.
 EFFECTS: Final = {
     "anew_from": (
-        "pairs anew",
+        False,
         True,
         _GO_OVER.format(
             where=_ONWARDS, who="text or question (the context after the edit is computed anew)"
         ),
     ),
-    "frozen_from": ("pairs", True, _GO_OVER.format(where=_ONWARDS, who=_QUESTION)),
+    "frozen_from": (True, True, _GO_OVER.format(where=_ONWARDS, who=_QUESTION)),
     "frozen_at": (
-        "pairs",
+        True,
         False,
         _GO_OVER.format(where="at this decoder layer alone", who=_QUESTION),
     ),
@@ -410,12 +410,16 @@ def place_of(layer: int, depth: int) -> str:
 def _effects(rows: pd.DataFrame, layer: int) -> dict[str, Any]:
     """Return the numbers of the experiment at the decoder layer that a layer enters."""
     entered = layer - CONNECTED
-    control = rows_with(rows, condition="none")["share"]
+    control = rows_with(rows, how="none")["share"]
     values: dict[str, Any] = {"answered": float(control.iloc[0]) if len(control) else None}
-    onwards_from = f"from {entered}" if entered else "all"
-    for name, (condition, onwards, _) in EFFECTS.items():
-        layers = onwards_from if onwards else rf"{entered}( to .*)?"  # windows that begin here
-        here = rows[(rows["condition"] == condition) & rows["layers"].str.fullmatch(layers)]
+    edited = rows_with(rows, how="recombined")
+    for name, (frozen, onwards, _) in EFFECTS.items():
+        here = rows_with(edited, frozen=int(frozen))
+        if onwards and entered == 0:
+            here = here[here["first_layer"].isna()]  # all layers
+        else:
+            span = "from" if onwards else "window"  # windows that begin here
+            here = rows_with(here, variant=span, first_layer=entered)
         if len(here):
             values |= {f"{name}{end}": float(here[f"change{end}"].iloc[0]) for end in ENDS}
     return values

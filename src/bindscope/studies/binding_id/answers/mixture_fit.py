@@ -12,7 +12,7 @@ and w_guess the sum of all g_j.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,27 @@ from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.mixture_shares import TOLERANCE, MixtureShares, mixture_shares
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.answers.rows import Answers, chosen, ends
-from bindscope.studies.binding_id.experiments.plans import predictions
-from bindscope.studies.binding_id.names import ALL, MIXED, PARTS
-
-Doubles = NDArray[np.float64]
-Row = dict[str, Any]
+from bindscope.studies.binding_id.names import MIXED, PARTS
+from bindscope.studies.binding_id.tasks.scenes import Doubles
+from bindscope.tables.rows import Row
 
 _N = len(MIXED)
 FOLDS = 5  # of rows, that shares are fitted without and tested on
+
+
+def shifts(things: int) -> list[tuple[int, int]]:
+    """Return by how many roles shapes and colors move in each condition; first not at all."""
+    return list(product(range(things), range(things)))
+
+
+def predictions(things: int) -> NDArray[np.int64]:
+    """Return the role whose item each account predicts, int64 (conditions, roles, accounts)."""
+    roles = np.arange(things)
+    predicted = [
+        np.stack([(roles - s) % things, (roles - s + t) % things, roles], axis=1)
+        for s, t in shifts(things)
+    ]
+    return np.stack(predicted).astype(np.int64)
 
 
 def parts_of(things: int) -> Doubles:
@@ -51,20 +64,19 @@ def fit(counts: Doubles, parts: Doubles) -> MixtureShares:
 
 
 def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
-    """Yield rows of `mixture`: shares, their evidence, and the bits that they save.
+    """Yield rows over all trials but the control: shares, their evidence, and bits that they save.
 
     Shares are fitted anew in every resample of the rows, and empty if a fit does not end.
     """
     rows = chosen(answers.logs)[:, 1:]  # all conditions but the control
-    n, things = len(rows), len(answers.queries)
+    n, things = len(rows), answers.logs.shape[2]
     flat = rows.reshape(n, -1)
     means = np.concatenate([flat.mean(axis=0)[None], resampled_means(flat, samples, seed)])
     whole = fit(means, parts_of(things)[1:])
     shares = np.column_stack([whole.shares[:, :_N], whole.shares[:, _N:].sum(axis=1)])
     bits = dict(held_out(rows, samples, seed))
     weights = dict(evidence(answers, samples, seed))
-    names = {"experiment": "mixture", "condition": "disagreeing", "layers": ALL, "head": ALL,
-             "query": "all", "expected": 0, "n_rows": n}  # fmt: skip
+    names = {"trial": 1, "query": "all", "expected": 0, "n_rows": n}
     has_ended = bool((whole.gap <= TOLERANCE).all())
     for name, values in zip(PARTS, shares.T, strict=True):
         yield {

@@ -1,37 +1,30 @@
-"""From log-probabilities to rows of the tables: shares, changes, effects, and accounts of binding.
+"""From log-probabilities to rows of the tables: shares, changes and effects.
 
 Log-probabilities of a trial are (rows, queries, candidates); the row, a pair of contexts, is the
 unit of every interval and test. What is expected are places of candidates, int64 (rows or 1,
 queries), `NONE` where nothing is.
-
-Which item an account of binding predicts depends on what is edited and on what is asked. So an
-exact oracle of the account (no noise, look-ups that find nothing where nothing matches) answers the
-same questions; where it prefers no item, the account predicts none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr
 
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.lower_limits import p_above, pessimistic_means
 from bindscope.statistics.multiple_tests import holm
 from bindscope.statistics.proportions import wilson_interval
-from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, batches
-from bindscope.studies.binding_id.experiments.plans import Batch, Plan, Trial
-from bindscope.studies.binding_id.names import ACCOUNTS, ALL, NO_EFFECT
-from bindscope.studies.binding_id.oracle import CELLS, Mechanism, Oracle
-from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Rule, Words
+from bindscope.studies.binding_id.experiment import Experiment
+from bindscope.studies.binding_id.names import NO_EFFECT, label_role
+from bindscope.studies.binding_id.plans import Expectation, Trial
+from bindscope.studies.binding_id.tasks.scenes import Doubles, Integers
+from bindscope.tables.rows import Row
 
-Doubles = NDArray[np.float64]
-Integers = NDArray[np.int64]
 NONE = -1  # where no item is expected
 _TAIL = 0.025  # beyond each end of an interval
 _COLUMNS = 64  # that are resampled together: 10,000 resamples of them are 5 MB
@@ -41,19 +34,16 @@ _COLUMNS = 64  # that are resampled together: 10,000 resamples of them are 5 MB
 class Answers:
     """The answers of one experiment, by trial; trial 0 is the control.
 
-    Natural log-probabilities are float64 (n, trials, queries, candidates), `expected` says query ->
-    candidate of each trial.
+    Natural log-probabilities are float64 (n, trials, questions, candidates).
     """
 
     logs: Doubles
-    queries: Sequence[str]
-    candidates: Sequence[str]
-    expected: Sequence[Mapping[str, str]]
+    expected: Sequence[Expectation]
 
     def places(self, trial: int) -> Integers:
-        """Return the places of a trial's expected candidates, int64 (1, queries)."""
-        expected = [self.expected[trial].get(query) for query in self.queries]
-        return np.array([[NONE if c is None else self.candidates.index(c) for c in expected]])
+        """Return the numbers of a trial's expected candidates, int64 (1, questions)."""
+        questions = range(self.logs.shape[2])
+        return np.array([[self.expected[trial].get(question, NONE) for question in questions]])
 
 
 def chosen(logs: Doubles) -> Doubles:
@@ -223,172 +213,19 @@ def _number(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
 
 
-Predictions = Mapping[str, Mapping[str, Integers]]
-"""Account -> condition -> place of the predicted candidate, int64 (n, queries)."""
-_AT_ONCE = 100  # rows
-_APART = 0.1  # share of answers on which accounts differ that are told apart by them
-_MARGIN = 3.0  # nats by which a predicted item is ahead of every other
-# Experiment -> conditions on which accounts disagree.
-DECIDING: dict[str, tuple[str, ...]] = {
-    "signatures": (
-        "none", "other shapes", "other colors", "from other slots", "objects exchanged",
-        "items exchanged",
-    ),
-    "factorizability": ("O all", "I all"),
-    # Without `by slot` where slots follow from roles (`Rule.slot_of_role`).
-    "mean": ("O by slot", "I by slot", "O", "I"),
-}  # fmt: skip
-_MECHANISMS: dict[str, Mechanism] = dict(
-    zip(ACCOUNTS, ("slot", "color", "gather", "order"), strict=True)
-)
+def trial_rows(
+    experiment: Experiment, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
+) -> Iterator[Row]:
+    """Yield the rows of each trial: a summary, and of some experiments one per cell.
 
-
-def exact_oracles() -> dict[str, Oracle]:
-    """Return an oracle of each account, by its name."""
-    return {name: Oracle(mechanism, 0.0, exact=True) for name, mechanism in _MECHANISMS.items()}
-
-
-def true_estimates(oracle: Oracle, words: Words) -> Estimates:
-    """Return an oracle's planted differences between slots, as if they had been estimated."""
-    slots = range(len(words.places))
-    effects: dict[Key, Effects] = {}
-    for group in GROUPS:
-        planted = np.stack([oracle.true_difference(group, words, (0, slot)) for slot in slots])
-        values = np.repeat(planted[:, :, None], CELLS if group == "object" else 1, axis=2)
-        effects[group, "slot"] = Effects("slot", values)
-    return Estimates(effects, np.zeros((oracle.layers, CELLS, oracle.width), np.float32))
-
-
-def account_predictions(
-    plans: Mapping[str, Callable[[Batch], Plan]], pairs: Pairs, rule: Rule
-) -> dict[str, Predictions]:
-    """Return what accounts predict in the deciding conditions of experiments, by experiment."""
-    predictions: dict[str, dict[str, dict[str, Integers]]] = {name: {} for name in plans}
-    words = pairs.base.words
-    oracle: Any  # its state is its own kind of `engine.State`
-    for account, oracle in exact_oracles().items():
-        estimates = true_estimates(oracle, words)
-        for name, plan in plans.items():
-            parts: dict[str, list[Integers]] = {}
-            for rows in batches(len(pairs.base), _AT_ONCE):
-                batch = Batch(oracle, None, pairs[rows], rule, estimates)
-                part = _deciding(name, plan(batch))
-                places = predicted(part.answered(oracle, batch.base))
-                for trial, items in zip(part.trials, np.moveaxis(places, 1, 0), strict=True):
-                    parts.setdefault(trial.condition.name, []).append(items)
-            predictions[name][account] = {
-                condition: np.concatenate(items) for condition, items in parts.items()
-                if condition in DECIDING[name]
-            }  # fmt: skip
-    return dict(predictions)
-
-
-def _deciding(experiment: str, plan: Plan) -> Plan:
-    """Return the control and the conditions of a plan on which accounts disagree."""
-    names = ("none", *DECIDING[experiment])
-    by_source = [
-        (source, [trial for trial in trials if trial.condition.name in names])
-        for source, trials in plan.by_source
-    ]
-    return Plan(by_source, plan.queries, plan.candidates)
-
-
-def predicted(logs: Doubles) -> Integers:
-    """Return the place of the candidate that an exact oracle prefers, or `NONE`.
-
-    Log-probabilities are (n, trials, queries, candidates), places int64 (n, trials, queries).
-    """
-    second, first = np.moveaxis(np.sort(logs, axis=-1)[..., -2:], -1, 0)
-    return np.where(first - second > _MARGIN, logs.argmax(axis=-1), NONE)
-
-
-def rivals_of(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
-    """Return the accounts that never predict another item than an account does, in any experiment.
-
-    What it predicts itself does not tell it from them; what they alone predict does.
-    """
-
-    def apart(account: str, rival: str) -> bool:
-        return any(
-            ((ours != NONE) & (theirs != NONE) & (ours != theirs)).mean() > _APART
-            for by_account in predictions
-            for ours, theirs in zip(
-                by_account[account].values(), by_account[rival].values(), strict=True
-            )
-        )
-
-    return {
-        account: [rival for rival in ACCOUNTS if rival != account and not apart(account, rival)]
-        for account in ACCOUNTS
-    }
-
-
-def account_rows(
-    answers: Answers, trials: Sequence[Trial], predictions: Predictions,
-    rivals: Mapping[str, Sequence[str]], samples: int, seed: int,
-) -> Iterator[tuple[int, dict[str, Any]]]:  # fmt: skip
-    """Yield a trial and a row of how many answers are those that an account predicts.
-
-    Trial 0 is the control; `rivals` are the accounts that one is not told from by what it predicts
-    itself.
-    """
-    places = {trial.condition.name: i for i, trial in enumerate(trials)}
-    for account, by_condition in predictions.items():
-        for condition, ours in by_condition.items():
-            if condition not in places:  # of slots, where the suite has differences of roles alone
-                continue
-            i = places[condition]
-            alone = [
-                np.where(ours == NONE, predictions[name][condition], NONE)
-                for name in rivals[account]
-            ]
-            logs = answers.logs[:, i]
-            row = {**_agreement("share", logs, ours), **_agreement("unpredicted", logs, *alone)}
-            if row:
-                effect = normalized_effect(answers, i, ours, samples, seed)
-                yield i, {"query": "all", "candidate": account, "expected": 0,
-                          "n_rows": len(ours), **row, **ends("effect", effect)}  # fmt: skip
-
-
-def _agreement(name: str, logs: Doubles, *expected: Integers) -> dict[str, Any]:
-    """Return the share of answers that are as predicted, of the best of several predictions."""
-    shares = [
-        share(right(logs[rows], items[rows]))
-        for items in expected if (rows := (items != NONE).any(axis=1)).any()
-    ]  # fmt: skip
-    return ends(name, max(shares)) if shares else {}
-
-
-Row = dict[str, Any]
-DETAILED = ("factorizability", "positions")
-"""Experiments whose every cell (query, candidate) has a row."""
-
-
-def rows_of(
-    experiment: str, answers: Answers, trials: Sequence[Trial], lengths: Doubles, samples: int,
-    seed: int,
-    predictions: Predictions | None = None, rivals: Mapping[str, Sequence[str]] | None = None,
-) -> Iterator[Row]:  # fmt: skip
-    """Yield a row per trial, and per account and cell where there are any.
-
-    The first trial is the control. `lengths` (n, trials) is what each adds to each row,
-    `predictions` and `rivals` are those of accounts (`account_rows`).
+    The first trial is the control. A row's `trial` is its number.
     """
     effects = _effects(experiment, answers, trials, samples, seed)
-    tests = _changes(answers, samples, seed)
-    names = [
-        {"experiment": experiment, "condition": trial.condition.name, "layers": trial.layers,
-         "head": trial.head, "dose": _number(trial.dose), "length": _number(mean)}
-        for trial, mean in zip(trials, lengths.mean(axis=0), strict=True)
-    ]  # fmt: skip
-    for i, test in enumerate([{}, *tests]):
-        summary = _summary(answers, i, samples, seed)
-        yield {**names[i], **summary, **ends("effect", effects[i]), **test}
-        if experiment in DETAILED:
-            for row in _cells(answers, i, samples, seed):
-                yield {**names[i], "n_rows": len(answers.logs), **row}
-    for i, row in account_rows(answers, trials, predictions or {}, rivals or {}, samples, seed):
-        yield {**names[i], **row}
+    tests = [{}, *_changes(answers, samples, seed)]
+    for i, (effect, test) in enumerate(zip(effects, tests, strict=True)):
+        yield {"trial": i, **_summary(answers, i, samples, seed), **ends("effect", effect), **test}
+        for row in _cells(answers, i, samples, seed) if experiment.cells else ():
+            yield {"trial": i, **row}
 
 
 def _summary(answers: Answers, trial: int, samples: int, seed: int) -> Row:
@@ -414,17 +251,19 @@ def _changes(answers: Answers, samples: int, seed: int) -> list[Row]:
 
 
 def _effects(
-    experiment: str, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
+    experiment: Experiment, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
 ) -> list[Interval | None]:
     """Return normalized effects: of some layers or heads against all of them, else the control."""
-    in_part = [(trial.layers, trial.head) != (ALL, ALL) for trial in trials]
-    whole = {
-        trial.condition.name: i for i, trial in enumerate(trials) if not in_part[i]
-    }  # fmt: skip
+    data = [trial.columns(len(trial.expected)) for trial in trials]
+    whole: dict[tuple[str, str], int] = {}
+    for i, row in enumerate(data):
+        if row["first_layer"] is None and row["head"] is None:
+            whole.setdefault((row["how"], row["groups"]), i)  # the first has a frozen context
     effects = []
-    for i, trial in enumerate(trials):
-        if in_part[i] or (experiment == "heads" and i):
-            reference = whole[trial.condition.name.removesuffix(" anew")]
+    for i, row in enumerate(data):
+        in_part = row["first_layer"] is not None or row["head"] is not None
+        if in_part or (experiment.of_whole and i):
+            reference = whole[row["how"], row["groups"]]
             effects.append(share_of_way(answers, i, reference, samples, seed))
         else:
             effects.append(normalized_effect(answers, i, answers.places(i), samples, seed))
@@ -432,15 +271,15 @@ def _effects(
 
 
 def _cells(answers: Answers, trial: int, samples: int, seed: int) -> Iterator[Row]:
-    """Yield a row per query and candidate of a trial."""
+    """Yield a row per question and candidate of a trial."""
     logs, expected = answers.logs[:, trial], answers.places(trial)[0]
+    things = len(answers.expected[0])
     best, flat = chosen(logs), logs.reshape(len(logs), -1)
     means = resampled_means(flat, samples, seed).reshape(-1, *logs.shape[1:])
-    for (i, query), (j, candidate) in product(
-        enumerate(answers.queries), enumerate(answers.candidates)
-    ):
+    for i, j in np.ndindex(*logs.shape[1:]):
         mean = Interval(float(logs[:, i, j].mean()), *interval(means[:, i, j]))
         yield {
-            "query": query, "candidate": candidate, "expected": int(expected[i] == j),
+            "query": label_role("O", i, things), "candidate": label_role("I", j, things),
+            "expected": int(expected[i] == j), "n_rows": len(logs),
             **ends("mean_logprob", mean), **ends("share", share(best[:, i, j])),
         }  # fmt: skip

@@ -1,1 +1,1 @@
-"""What is asked of a model: interventions, and the experiments made of them."""
+"""The experiments, one per module and under its name: see `experiment.Experiment`."""

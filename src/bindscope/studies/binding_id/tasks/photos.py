@@ -23,10 +23,10 @@ from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.studies.binding_id.answers.rows import comparisons, ends, lead, right, share
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, Tokens
-from bindscope.studies.binding_id.names import AGAINST, ALL
-from bindscope.studies.binding_id.suite import Asked
+from bindscope.studies.binding_id.names import AGAINST, HIDDEN, RECORDS
+from bindscope.studies.binding_id.suite import ExperimentResult
 from bindscope.studies.binding_id.tasks.records import Record, read_records
-from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.scenes import Doubles, Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm.checks import (
     CHECKED,
     control_difference,
@@ -36,10 +36,8 @@ from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
 from bindscope.studies.binding_id.vlm.prompts import contexts
+from bindscope.tables.rows import Row
 
-Doubles = NDArray[np.float64]
-Row = dict[str, Any]
-HIDDEN = ("none", "the thing", "elsewhere")
 _BOX = Tokens(pad=0, touching=True)  # a cell left out would show the thing's edge
 _STEPS = 48  # places along a side where a box may lie
 
@@ -68,7 +66,7 @@ class Answered:
 
 def ask_records(
     model: Mapping[str, Any], weights: Path | None, spec: Mapping[str, Any], device: str
-) -> Asked:
+) -> ExperimentResult:
     """Ask a vision-language model about all records; `spec` is the job's, with `records`."""
     where = spec["records"]
     records = read_records(Path(where["folder"]).expanduser() / where["file"])
@@ -78,7 +76,7 @@ def ask_records(
 
 def answer_all(
     engine: VisionLanguageEngine, records: Sequence[Record], samples: int, seed: int
-) -> Asked:
+) -> ExperimentResult:
     """Answer the questions of all records; `samples` are of the bootstrap."""
     answered = [
         answer(engine, record, rng(seed, number), check=number < CHECKED)
@@ -90,7 +88,7 @@ def answer_all(
         for each in answered
     ]
     rows = list(rows_of(answered, samples, seed))
-    return Asked(rows, np.concatenate(padded).astype(np.float32))
+    return ExperimentResult(rows, np.concatenate(padded).astype(np.float32))
 
 
 def answer(
@@ -185,7 +183,7 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
     """
     rights = np.stack([record.right() for record in answered])
     leads = np.stack([record.lead() for record in answered])
-    pairs = [("none", 0, 0), ("the thing", 1, 0), ("elsewhere", 2, 0), (AGAINST, 1, 2)]
+    pairs = [("none", 0, 0), (HIDDEN[1], 1, 0), (HIDDEN[2], 2, 0), (AGAINST, 1, 2)]
     there = {name: np.isfinite(rights[:, [a, b]]).all(axis=1) for name, a, b in pairs}
     pairs = [pair for pair in pairs if there[pair[0]].any()]
     compared = [
@@ -193,12 +191,15 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
         for name, after, before in pairs[1:]
     ]
     tests: list[Row] = [{}, *comparisons(compared, samples, seed)]
-    for (name, after, _), test in zip(pairs, tests, strict=True):
-        rows = there[name]
+    for trial, ((name, after, _), test) in enumerate(zip(pairs, tests, strict=True)):
+        rows, is_control = there[name], trial == 0
         means = resampled_means(leads[rows][:, [after]], samples, seed)[:, 0]
         yield {
-            "experiment": "records", "condition": name, "layers": ALL, "head": ALL, "query": "all",
-            "candidate": "expected", "expected": 1, "n_rows": int(rows.sum()),
+            "experiment": RECORDS, "trial": trial, "how": name, "frozen": 1, "dose": None,
+            "groups": "" if is_control else "object", "roles": "",
+            "variant": "" if is_control else "question",
+            "first_layer": None, "last_layer": None, "head": None,
+            "query": "all", "candidate": "expected", "expected": 1, "n_rows": int(rows.sum()),
             **ends("share", share(rights[rows, after])),
             **ends("lead", Interval(float(leads[rows, after].mean()), *interval(means))),
             **test,

@@ -16,7 +16,7 @@ import numpy as np
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.scenes import Group, Prompt, Question, Scenes
 
-Template = Literal["short", "paper"]
+TemplateName = Literal["short", "paper"]
 IMAGE = "<image>"
 """Where the image stands in a context; `with_image` puts a model's own token there."""
 
@@ -51,7 +51,7 @@ class Form:
     (`vlm.prompts.evened`).
     """
 
-    template: Template = "paper"
+    template: TemplateName = "paper"
     turn: Turn = RELEASED
     spaces: Spaces = field(default_factory=dict)
 

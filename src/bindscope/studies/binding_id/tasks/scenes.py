@@ -22,8 +22,10 @@ from bindscope.scenes.sprite_palette import COLORS, REGIONS, SHAPES, SIZE_PX
 
 Group = Literal["object", "item", "color"]
 GROUPS: tuple[Group, ...] = ("object", "item", "color")
+EXCHANGED: tuple[Group, ...] = ("object", "item")  # between things
 Attribute = Literal["shape", "color", "slot", "item"]
 Integers = NDArray[np.int64]
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.tasks.images import draw as draw_images
 from bindscope.studies.binding_id.tasks.scenes import (
+    Attribute,
     Integers,
     LayoutName,
     Pairs,
@@ -25,18 +26,17 @@ from bindscope.studies.binding_id.tasks.scenes import (
 )
 from bindscope.studies.binding_id.tasks.scenes import draw_pairs as draw_pairs_of_split
 
-Kind = Literal["cross", "copy", "color_of_shape", "shape_of_color"]
-Asked = Literal["shape", "color", "item", "slot"]
+QuestionKind = Literal["cross", "copy", "color_of_shape", "shape_of_color"]
 Needs = Literal["both", "text", "image"]
 
 # By what a question names a thing, what it asks for, and what one has to read for it.
-FORMS: dict[Kind, tuple[Asked, Asked, Needs]] = {
+FORMS: dict[QuestionKind, tuple[Attribute, Attribute, Needs]] = {
     "cross": ("shape", "item", "both"),
     "copy": ("color", "item", "text"),
     "color_of_shape": ("shape", "color", "image"),
     "shape_of_color": ("color", "shape", "image"),
 }
-LINKS: dict[Asked, str] = {"item": "has", "color": "is", "shape": "is"}
+LINKS: dict[Attribute, str] = {"item": "has", "color": "is", "shape": "is"}
 KINDS = tuple(FORMS)
 
 SPLITS: tuple[SplitName, ...] = ("test", "estimation")
@@ -65,18 +65,18 @@ class Vocabulary:
     def _numbers(self) -> dict[str, int]:
         return {token: i for i, token in enumerate(self.tokens)}
 
-    def encode(self, words: Words, attribute: Asked, values: Integers) -> Integers:
+    def encode(self, words: Words, attribute: Attribute, values: Integers) -> Integers:
         """Return the tokens of words of an attribute, by their places in `words`."""
         numbers = np.array([self._numbers[word] for word in words.get(attribute)])
         return np.asarray(numbers[values])
 
-    def ask(self, words: Words, by: Asked, values: Integers, link: str = "has") -> Integers:
+    def ask(self, words: Words, by: Attribute, values: Integers, link: str = "has") -> Integers:
         """Return the tokens of "? cube has" for each value of an attribute, int64 (..., 3)."""
         named = self.encode(words, by, values)
         first, last = (np.full_like(named, self._numbers[mark]) for mark in ("?", link))
         return np.stack([first, named, last], -1)
 
-    def questions(self, scenes: Scenes, kinds: Sequence[Kind]) -> tuple[Integers, Integers]:
+    def questions(self, scenes: Scenes, kinds: Sequence[QuestionKind]) -> tuple[Integers, Integers]:
         """Return questions of some kinds about every thing, and their answers.
 
         `cross`: "? cube has" (an item; needs image and text), `copy`: "? green has" (an item, from
@@ -90,7 +90,7 @@ class Vocabulary:
         return np.concatenate(tokens, 1), np.concatenate(answers, 1)
 
 
-def kinds_of(*needs: Needs) -> tuple[Kind, ...]:
+def kinds_of(*needs: Needs) -> tuple[QuestionKind, ...]:
     """Return the kinds of questions for which one of these has to be read."""
     return tuple(kind for kind in KINDS if FORMS[kind][2] in needs)
 

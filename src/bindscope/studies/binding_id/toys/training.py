@@ -31,6 +31,7 @@ from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.engine import ALL_TOKENS, Replace, Tokens
 from bindscope.studies.binding_id.tasks.prompts import IMAGE
 from bindscope.studies.binding_id.tasks.scenes import (
+    Attribute,
     Group,
     Integers,
     Pairs,
@@ -44,8 +45,7 @@ from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.tasks import (
     KINDS,
     SPLITS,
-    Asked,
-    Kind,
+    QuestionKind,
     Vocabulary,
     draw,
     draw_pairs,
@@ -68,14 +68,14 @@ PROBE_WEIGHT = 1.0
 _WORD = Tokens(cells=(0,))  # of an item, without the full stop behind it
 
 
-class Answers(NamedTuple):
+class ToyAnswers(NamedTuple):
     """Logits of answers (n, q, V), and what enters `PROBED_LAYER` at last tokens (n, q, d)."""
 
     logits: Tensor
     probed: Tensor
 
 
-def answered(engine: VisionLanguageEngine, edits: Edits, questions: Integers) -> Answers:
+def answered(engine: VisionLanguageEngine, edits: Edits, questions: Integers) -> ToyAnswers:
     """Ask questions (n, m, tokens of one) behind edited contexts."""
     probed: list[Tensor] = []
 
@@ -89,7 +89,7 @@ def answered(engine: VisionLanguageEngine, edits: Edits, questions: Integers) ->
     cache = edited(adapter, edits)
     with before_layers(adapter, keep):
         (last,) = question_pass(adapter, [cache], [edits], words).unbind(1)
-    return Answers(adapter.logits(last), probed[0][:, last_tokens(words)])
+    return ToyAnswers(adapter.logits(last), probed[0][:, last_tokens(words)])
 
 
 def interchanged(
@@ -152,7 +152,7 @@ def answer_loss(logits: Tensor, answers: Integers) -> Tensor:
 
 def naming_loss(
     engine: VisionLanguageEngine, toy: ToyModel, scenes: Scenes, images: NDArray[np.uint8],
-    attributes: Sequence[Asked],
+    attributes: Sequence[Attribute],
 ) -> Tensor:  # fmt: skip
     """Return the loss of reading attributes of every thing off its image tokens, in nats.
 
@@ -177,7 +177,7 @@ def naming_loss(
 
 
 def task_loss(
-    engine: VisionLanguageEngine, toy: ToyModel, contexts: Frozen, kinds: Sequence[Kind],
+    engine: VisionLanguageEngine, toy: ToyModel, contexts: Frozen, kinds: Sequence[QuestionKind],
     probes: SlotProbes | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the loss of answering questions of some kinds about every thing, in nats.
@@ -387,7 +387,7 @@ class _Task:
             return interchange_loss(self.engine, self.toy, self.probes, base, source, roles)
         scenes = draw(split, stream, n, int(stream.choice(THINGS)))
         if done < NAMING_UNTIL:
-            named: tuple[Asked, ...] = ("shape", "color")
+            named: tuple[Attribute, ...] = ("shape", "color")
             if interchange:
                 named += ("slot",)
             return naming_loss(self.engine, self.toy, scenes, images(scenes, stream), named)
@@ -398,7 +398,7 @@ class _Task:
     def _share_done(self, step: int) -> Fraction:
         return Fraction(step, self.config.training.steps)
 
-    def _choose_kinds(self, step: int) -> tuple[Kind, ...]:
+    def _choose_kinds(self, step: int) -> tuple[QuestionKind, ...]:
         """Return the kinds of questions of a step: easy ones first."""
         done = self._share_done(step)
         if done < GROUNDING_UNTIL:

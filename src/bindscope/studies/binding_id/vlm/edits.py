@@ -134,7 +134,7 @@ def slots_of(index: Tensor, length: int) -> Tensor:
 
 
 ORTHONORMAL = 1e-3  # how far products of a basis' rows may be from 0 and 1
-Kind = TypeVar("Kind", Replace, Add, Rotate, Knockout)
+EditKind = TypeVar("EditKind", Replace, Add, Rotate, Knockout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ class Edits:
     source: Frozen | None = None
     heads: int = 1
 
-    def of_kind(self, layer: int, kind: type[Kind]) -> list[Kind]:
+    def of_kind(self, layer: int, kind: type[EditKind]) -> list[EditKind]:
         """Return the interventions of a kind that edit a layer."""
         return [
             edit for edit in self.interventions
@@ -299,7 +299,7 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
     for edit in condition.interventions:
         for problem, remedy in (_misnumbered(edits, edit), _misfit(edits, edit, condition.frozen)):
             if problem:
-                raise InputError(f"condition {condition.name!r}", problem, remedy)
+                raise InputError(f"condition {condition.how!r}", problem, remedy)
     return edits
 
 

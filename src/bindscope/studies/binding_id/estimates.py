@@ -28,6 +28,7 @@ from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
     GROUPS,
+    Doubles,
     Group,
     Integers,
     Pictures,
@@ -44,7 +45,6 @@ Key = tuple[Group, Levels]
 KEYS: tuple[Key, ...] = tuple(key for key in product(GROUPS, LEVELS) if key != ("color", "slot"))
 NO_LENGTH = 1e-6  # of a principal component, over that of the first: less is rounding
 Vectors = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 _SECOND_RUN = {
     "object": exchanged_contents, "item": exchanged_items, "color": exchanged_sentences,
