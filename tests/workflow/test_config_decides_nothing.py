@@ -55,6 +55,7 @@ HARMLESS = {
     (f"{_CONCEPTS}/inputs.py", "DUAL_RUNS"),
     (f"{_CONCEPTS}/measure.py", "ANALYSES"),
     *((f"{_BINDING_IDS}/suite.py", name) for name in ("find_experiment", "find_judged")),
+    *((f"{_BINDING_IDS}/claims.py", name) for name in ("EXPERIMENTS", "find_notes")),
     (f"{_BINDING_IDS}/suite.py", "engine_reference"),
     (f"{_BINDING_IDS}/suite.py", "RECORDS"),
     (f"{_STUDY}/probes/module.py", "options_of"),

@@ -222,6 +222,8 @@ class Study:
         the zoo has of it.
     findings
         ``"module:function"`` that makes its chapter of the report, see `Findings`; empty for none.
+    findings_code
+        What its findings find by name, ``"module:object"``: part of the report's code key.
     resources
         Committed files that its findings read.
     claims, planted
@@ -242,6 +244,7 @@ class Study:
     wildcards: Mapping[str, str] = field(default_factory=dict)
     trains: Mapping[str, Callable[[Any, Any, str], Any]] = field(default_factory=dict)
     findings: str = ""
+    findings_code: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     claims: str = ""
     planted: str = ""

@@ -208,7 +208,12 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing:
         "report",
         {},
         {"chapters": chapters, **({"missing": missing} if missing else {})},
-        runs=[str(chapter["findings"]) for chapter in chapters],
+        runs=[
+            reference
+            for study in taking_part
+            if study.findings
+            for reference in (study.findings, *study.findings_code)
+        ],
         request=Request(
             {"tables": graph.select("table"), "figures": figures},
             {"config": _reported(config)},

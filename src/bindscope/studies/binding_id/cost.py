@@ -73,7 +73,7 @@ class _Engine:
 
 def _engine(content: Content) -> _Engine:
     if content["kind"] == "oracle":
-        return _Engine(LanguageModel(4, _ORACLE_WIDTH), 12)
+        return _Engine(LanguageModel(4, _ORACLE_WIDTH, heads=1), 12)
     if content["kind"] == "toy":
         toy = LanguageModel(
             LAYERS, WIDTH, cached=2 * WIDTH, hidden=4 * WIDTH, weights=14 * LAYERS * WIDTH**2

@@ -127,6 +127,7 @@ STUDY = Study(
     ),
     trains={"toy": add_named_toy},
     findings=f"{_HERE}.findings:chapter",
+    findings_code=tuple(f"{_HERE}.experiments.{name}:NOTES" for name in EXPERIMENTS),
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
     examples={"two-things": f"{_HERE}.measure:two_things"},
