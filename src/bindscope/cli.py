@@ -57,10 +57,11 @@ def _path(arguments: argparse.Namespace) -> int:
             arguments.configfile,
             f"no {arguments.rule} with {' '.join(arguments.names) or 'any name'} is configured",
             f"`bindscope path {arguments.rule} --configfile {arguments.configfile}` lists those "
-            "that are" if of_rule else
-            f"`bindscope plan --all --cost --configfile {arguments.configfile}` counts the jobs "
-            "that are",
-        )  # fmt: skip
+            "that are"
+            if of_rule
+            else f"`bindscope plan --all --cost --configfile {arguments.configfile}` counts the "
+            "jobs that are",
+        )
     return 0
 
 
@@ -120,9 +121,12 @@ def _impostors(arguments: argparse.Namespace) -> int:
     from bindscope.commands.impostors import run_battery
 
     return run_battery(
-        arguments.study or [], arguments.case or [], arguments.seeds, arguments.workers,
+        arguments.study or [],
+        arguments.case or [],
+        arguments.seeds,
+        arguments.workers,
         arguments.write_reference,
-    )  # fmt: skip
+    )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -135,9 +139,11 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, run: object, text: str, example: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}.",
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
             epilog=f"example: bindscope {name} {example}".rstrip(),
-        )  # fmt: skip
+        )
         sub.set_defaults(run=run)
         return sub
 
@@ -146,9 +152,11 @@ def parser() -> argparse.ArgumentParser:
 
     _add_new(command)
     plan = command(
-        "plan", _plan, "show in a few lines what would run, and why",
+        "plan",
+        _plan,
+        "show in a few lines what would run, and why",
         "--configfile config/presets/ci.yaml",
-    )  # fmt: skip
+    )
     plan.add_argument("--cost", action="store_true", help="jobs, memory, disk and hours instead")
     plan.add_argument("--all", action="store_true", help="of all jobs, those too that are done")
     configfile(plan)
@@ -158,9 +166,11 @@ def parser() -> argparse.ArgumentParser:
     path.add_argument("--output", help="only this output: manifest, store, rows, ...")
     configfile(path)
     show = command(
-        "show", _show, "trace a row of a table back to codes, weights and configuration",
+        "show",
+        _show,
+        "trace a row of a table back to codes, weights and configuration",
         "results/tables/binding_information.parquet 12",
-    )  # fmt: skip
+    )
     show.add_argument("table", metavar="TABLE", help="results/tables/<name>.parquet")
     show.add_argument("row", metavar="ROW", type=int, help="number of the row, from 0")
     configfile(show)
@@ -182,17 +192,20 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_new(command: Callable[..., argparse.ArgumentParser]) -> None:
     new = command(
-        "new", _new, "write a configuration for your models next to the zoo's",
+        "new",
+        _new,
+        "write a configuration for your models next to the zoo's",
         "my-run.yaml --model timm:vit_small_patch16_224.augreg_in21k",
-    )  # fmt: skip
+    )
     new.add_argument("file", nargs="?", metavar="FILE", help="file to write; left out: questions")
     new.add_argument(
         "--model", nargs="+", help="hf:<repo>@<commit>, timm:<model>, path:<folder>, python:..."
     )
     new.add_argument(
-        "--study", default="binding_information",
+        "--study",
+        default="binding_information",
         help="what is measured (binding_information); or same_object, concepts, binding_id",
-    )  # fmt: skip
+    )
     new.add_argument(
         "--images", type=Path, metavar="FOLDER", help="your own images (default: rendered scenes)"
     )

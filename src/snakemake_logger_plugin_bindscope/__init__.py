@@ -225,8 +225,9 @@ class LogHandler(LogHandlerBase):
     def _write(self, record: LogRecord) -> None:
         """Write Snakemake's own words of a record into the log."""
         if self.common_settings.dryrun or getattr(record, "event", None) in (
-            LogEvent.SHELLCMD, LogEvent.DEBUG_DAG,
-        ):  # fmt: skip
+            LogEvent.SHELLCMD,
+            LogEvent.DEBUG_DAG,
+        ):
             return
         if (text := self.format(record)) and text != "None":
             if self._log:

@@ -130,8 +130,10 @@ def yaml_errors(arguments: Iterable[str]) -> list[str]:
             except yaml.MarkedYAMLError as error:
                 at = error.problem_mark
                 where = f"line {at.line + 1}, column {at.column + 1}: " if at else ""
-                lines += [f"error: {file}: {where}{error.problem}",
-                          "  remedy: correct the file at that place"]  # fmt: skip
+                lines += [
+                    f"error: {file}: {where}{error.problem}",
+                    "  remedy: correct the file at that place",
+                ]
     return lines
 
 

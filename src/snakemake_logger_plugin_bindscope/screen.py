@@ -36,9 +36,12 @@ class Printed:
         self._read = 0
         with suppress(OSError, ValueError):  # a standard error that is no file, as of a test
             self.screen = os.fdopen(
-                os.dup(sys.stderr.fileno()), "w", buffering=1,
-                encoding=sys.stderr.encoding, errors="backslashreplace",
-            )  # fmt: skip
+                os.dup(sys.stderr.fileno()),
+                "w",
+                buffering=1,
+                encoding=sys.stderr.encoding,
+                errors="backslashreplace",
+            )
 
     def begin(self) -> None:
         """Turn what is printed aside."""
@@ -116,9 +119,12 @@ class Bars:
         from rich.console import Console  # not where there is no terminal
 
         self.console: Console = Console(
-            file=stream, force_terminal=True, no_color=not color or None, highlight=False,
+            file=stream,
+            force_terminal=True,
+            no_color=not color or None,
+            highlight=False,
             markup=False,
-        )  # fmt: skip
+        )
         self._run: Run | None = None
 
     def begin(self, run: Run) -> None:
@@ -129,9 +135,12 @@ class Bars:
             return
         self._run = run
         self._live = Live(
-            console=self.console, get_renderable=self._table, refresh_per_second=1,
-            redirect_stdout=False, redirect_stderr=False,
-        )  # fmt: skip
+            console=self.console,
+            get_renderable=self._table,
+            refresh_per_second=1,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self._live.start()
         self.console.show_cursor(True)  # a run that is killed could not bring it back
 
@@ -165,9 +174,12 @@ class Bars:
         for phase in phases:
             n = phase.total.total()
             bar = ProgressBar(
-                total=max(n, 1), completed=phase.n_done, width=_BAR,
-                complete_style="cyan", finished_style="green",
-            )  # fmt: skip
+                total=max(n, 1),
+                completed=phase.n_done,
+                width=_BAR,
+                complete_style="cyan",
+                finished_style="green",
+            )
             counted = Text(f"{phase.n_done}/{n}")
             table.add_row(phase.name, bar, counted, Text(self._now(phase)))
         if not self._run.is_done and self._run.running:

@@ -187,8 +187,13 @@ def plan_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def leave_record(product: Product, seconds: float, share: float = 1) -> None:
     """Write the record of a job like a product, of a share of its size."""
-    record = {"rule": product.rule, "wildcards": dict(product.wildcards), "s": seconds,
-              "device": product.work.device, "units": share * product.work.units}  # fmt: skip
+    record = {
+        "rule": product.rule,
+        "wildcards": dict(product.wildcards),
+        "s": seconds,
+        "device": product.work.device,
+        "units": share * product.work.units,
+    }
     file = BENCHMARKS / product.rule / f"{product.key}-{share}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(record))
@@ -235,8 +240,13 @@ def test_time_is_that_of_jobs_of_the_same_kind_and_about_the_same_size(
 
 
 def test_records_that_are_cut_off_or_of_others_are_passed_over(tmp_path: Path) -> None:
-    texts = {"a": "{", "b": "[1]", "c": '{"s": 1}', "d": '{"rule": "x", "device": "cpu"}',
-             "e": '{"rule": "x", "device": "cpu", "wildcards": {}, "units": null}'}  # fmt: skip
+    texts = {
+        "a": "{",
+        "b": "[1]",
+        "c": '{"s": 1}',
+        "d": '{"rule": "x", "device": "cpu"}',
+        "e": '{"rule": "x", "device": "cpu", "wildcards": {}, "units": null}',
+    }
     for name, text in texts.items():
         (tmp_path / f"{name}.json").write_text(text)
     assert not any(hours.read_records(tmp_path).values())
@@ -435,10 +445,19 @@ def test_weights_that_are_here_are_counted_by_their_headers(tmp_path: Path) -> N
 def plan_of_heads(**model: Any) -> Graph:
     """Plan the experiment on heads with a model of 7 billion parameters that is not here."""
     source = f"hf:Qwen/Qwen2-VL-7B-Instruct@{'0' * 40}"
-    suite = {"name": "s", "tasks": ["t"], "models": ["m"], "experiments": ["heads"],
-             "batch_size": 20, "device": "cpu"}  # fmt: skip
-    section = {"tasks": [{"name": "t"}], "suites": [suite],
-               "models": [{"name": "m", "source": source, **model}]}  # fmt: skip
+    suite = {
+        "name": "s",
+        "tasks": ["t"],
+        "models": ["m"],
+        "experiments": ["heads"],
+        "batch_size": 20,
+        "device": "cpu",
+    }
+    section = {
+        "tasks": [{"name": "t"}],
+        "suites": [suite],
+        "models": [{"name": "m", "source": source, **model}],
+    }
     return build(Config.model_validate({"datasets": [], "studies": {"binding_id": section}}))
 
 

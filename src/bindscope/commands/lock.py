@@ -173,9 +173,10 @@ def claim(root: Path) -> None:
     folder = (root / RECORD).parent
     if folder.is_symlink() and not folder.exists():
         raise BindscopeError(
-            str(folder), f"is a link to a folder that does not exist ({folder.readlink()})",
+            str(folder),
+            f"is a link to a folder that does not exist ({folder.readlink()})",
             "make that folder, or delete the link",
-        )  # fmt: skip
+        )
     with disk_errors(folder):
         folder.mkdir(exist_ok=True)
     with _one_at_a_time(folder):

@@ -96,18 +96,20 @@ def _images(study: str, images: Path | None, labels: Path | None) -> Images | No
         return None
     if study not in OF_IMAGES:
         raise InputError(
-            study, "is not written for images of your own",
+            study,
+            "is not written for images of your own",
             "choose --study binding_information or same_object; for concepts see `slots` in "
             "docs/own_datasets.md, for binding_id `records` in docs/arrays.md",
-        )  # fmt: skip
+        )
     dataset = read_labels(labels, images)
     sizes = [f"{group['name']} ({group['size']})" for group in dataset.keys["space"]["groups"]]
     print(f"{labels}: {dataset.comment}; feature groups: {', '.join(sizes)}")
     if study == "same_object" and "masks" not in dataset.keys["source"]:
         raise InputError(
-            str(labels), "has no masks, from which the objects of patches are read",
+            str(labels),
+            "has no masks, from which the objects of patches are read",
             "add the columns `mask` (a PNG per image) and `id` (the object's number in it)",
-        )  # fmt: skip
+        )
     return dataset
 
 
@@ -127,9 +129,10 @@ def describe_language(source: str, reserved: Sequence[str] = ()) -> Entry:
         return Entry(keys, f"not downloaded yet: `hf download {repo} --revision {revision}` does")
     if kind not in LANGUAGE_FAMILIES:
         raise InputError(
-            source, f"models of type {kind!r} are not supported",
+            source,
+            f"models of type {kind!r} are not supported",
             f"use one of {', '.join(LANGUAGE_FAMILIES)}",
-        )  # fmt: skip
+        )
     return Entry(keys, f"a model of type {kind}{_size_on_disk(keys)}")
 
 
@@ -185,11 +188,13 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
             network: Any = timm.create_model(name, pretrained=False)
         if not getattr(network, "blocks", ()):
             raise InputError(
-                source, f"{type(network).__name__} is not a plain vision transformer (it has no "
-                "row of blocks)", "choose one of timm's ViT, DeiT, BEiT, EVA, DINOv2/v3, CLIP or "
+                source,
+                f"{type(network).__name__} is not a plain vision transformer (it has no "
+                "row of blocks)",
+                "choose one of timm's ViT, DeiT, BEiT, EVA, DINOv2/v3, CLIP or "
                 "SigLIP models; or read its modules by `python:timm:create_model` "
                 "(docs/add_model.md)",
-            )  # fmt: skip
+            )
         return len(network.blocks), True
     if scheme == "python":
         from bindscope.core.registries import resolve
@@ -199,10 +204,11 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
             return int(model.n_layers), True
         except Exception as error:
             raise InputError(
-                source, f"does not give a model with n_layers ({first_line(error)})",
+                source,
+                f"does not give a model with n_layers ({first_line(error)})",
                 "name a function without required arguments, in a module on PYTHONPATH; for an "
                 "nn.Module, see `modules` in docs/add_model.md",
-            ) from error  # fmt: skip
+            ) from error
     known = settings(source)
     depth = known.get("vision_config", known).get("num_hidden_layers")
     if depth:
@@ -259,9 +265,10 @@ def ask() -> tuple[Path, list[str], str, Path | None, Path | None]:
     """Ask for what the command line left out: models, study, images, file."""
     if not sys.stdin.isatty():
         raise InputError(
-            "bindscope new", "needs a file and a model where there is no terminal",
+            "bindscope new",
+            "needs a file and a model where there is no terminal",
             "bindscope new my-run.yaml --model timm:vit_small_patch16_224.augreg_in21k",
-        )  # fmt: skip
+        )
     models = input(
         "Models, separated by spaces (hf:<repo>@<commit>, timm:<model>, path:<folder>, ...): "
     ).split()

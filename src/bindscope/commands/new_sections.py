@@ -17,9 +17,15 @@ from bindscope.core.errors import InputError, first_line
 STUDIES: Final = ("binding_information", "same_object", "concepts", "binding_id")
 OF_IMAGES: Final = ("binding_information", "same_object")
 RESERVED: Final = (
-    "objects", "features", "untrained", "toy-free", "toy-interchange", "color-histogram",
-    "color-areas", "pixels",
-)  # fmt: skip
+    "objects",
+    "features",
+    "untrained",
+    "toy-free",
+    "toy-interchange",
+    "color-histogram",
+    "color-areas",
+    "pixels",
+)
 ZOO_PX: Final = 96
 MOST_VALUES: Final = 64  # of a column that is taken for a feature group
 _BOXES: Final = {
@@ -160,11 +166,15 @@ def configuration(file: Path, study: str, entries: Sequence[Entry], images: Imag
     flat = study == "binding_information" and not images
     baselines = [name for name in _BASELINES if flat or name != "color-areas"]
     section = _SECTIONS[study].format(
-        dataset=dataset, names=names, fits=fits, models=models, baselines=", ".join(baselines),
+        dataset=dataset,
+        names=names,
+        fits=fits,
+        models=models,
+        baselines=", ".join(baselines),
         tokens="[cls, mean]" if all(entry.has_cls for entry in entries) else "[mean]",
         groups=flow(images.groups if images else ["color", "shape"]),
         scenes="" if images else "    scenes: {train: 600, val: 300, test: 600}\n",
-    )  # fmt: skip
+    )
     parts = [_HEAD.format(file=file)]
     if study == "binding_id":
         parts.append("datasets: []\n")
@@ -236,9 +246,10 @@ def read_labels(labels: Path, images: Path | None) -> Images:
     columns = [str(name) for name in table.columns]
     if "image" not in columns:
         raise InputError(
-            where, f"has no column `image` (it has {', '.join(columns[:8])})",
+            where,
+            f"has no column `image` (it has {', '.join(columns[:8])})",
             "give a row per object: the file name of its image, then a column per kind of value",
-        )  # fmt: skip
+        )
     values: dict[str, list[str]] = {}
     for name in columns:
         distinct = sorted({*table[name]} - {""})
@@ -246,14 +257,16 @@ def read_labels(labels: Path, images: Path | None) -> Images:
             values[name] = distinct
     if not values:
         raise InputError(
-            where, f"has no column of values, of 2 to {MOST_VALUES} different ones",
+            where,
+            f"has no column of values, of 2 to {MOST_VALUES} different ones",
             "give each object its color, shape or class in a column",
-        )  # fmt: skip
+        )
     if wrong := [name for name in values if not re.fullmatch(SLUG, name)]:
         raise InputError(
-            f"{where}, column {wrong[0]!r}", "is no name of a feature group",
+            f"{where}, column {wrong[0]!r}",
+            "is no name of a feature group",
             "rename it: small letters, digits and hyphens",
-        )  # fmt: skip
+        )
     rows = table.groupby("image").size()
     repeats = bool(table.duplicated(["image", *values]).any())
     source: dict[str, Any] = {"kind": "table", "path": where}

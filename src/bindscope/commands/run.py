@@ -191,9 +191,10 @@ def configfiles(arguments: Sequence[str]) -> list[str]:
     for file in files[1:]:
         if Path(file).suffix not in (".yaml", ".yml", ".json"):
             raise BindscopeError(
-                file, "follows --configfile, so it is taken for a second configuration",
+                file,
+                "follows --configfile, so it is taken for a second configuration",
                 f"--configfile={files[0]} {file}",
-            )  # fmt: skip
+            )
     return files
 
 
@@ -227,9 +228,10 @@ def refuse_read_only(results: Path) -> None:
         below[:] = [name for name in below if not name.endswith(".zarr")]
         if not os.access(folder, os.W_OK | os.X_OK):
             raise BindscopeError(
-                folder, "its files cannot be replaced (Permission denied)",
+                folder,
+                "its files cannot be replaced (Permission denied)",
                 "make it and all folders in it writable for this user and rerun",
-            )  # fmt: skip
+            )
 
 
 def unlock(root: Path, command: Sequence[str]) -> None:

@@ -80,10 +80,11 @@ def _product(graph: Graph, table: Path, row: Mapping[str, Any]) -> Product:
             return product
     key = str(row["spec_key"])[:8]
     raise InputError(
-        str(table), f"the configuration has no product with the row's key {key}",
+        str(table),
+        f"the configuration has no product with the row's key {key}",
         "give the configuration that made the table: --configfile FILE; if it was edited since, "
         "`make run` with it makes the table again",
-    )  # fmt: skip
+    )
 
 
 def _heading(row: Mapping[str, Any], product: Product) -> str:

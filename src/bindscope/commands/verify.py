@@ -60,9 +60,10 @@ def verify_products(graph: Graph, repair: bool) -> int:
     if not present:
         where = Path("results").resolve()
         raise StoreError(
-            str(where), "holds no product of this configuration",
+            str(where),
+            "holds no product of this configuration",
             "run the configuration first, or give the --configfile of the results",
-        )  # fmt: skip
+        )
     stores = sum("store" in products[path].step.outputs for path in present)
     print(f"{len(present)} products checked, {stores} of them stores; {len(bad)} bad")
     if not bad:
@@ -95,8 +96,10 @@ def missing_inputs(present: Mapping[str, Product]) -> dict[str, list[str]]:
 
 def _files(product: Product) -> list[Path]:
     """Return all paths of a product, that of its digests last."""
-    return [*(Path(product.path(output)) for output in product.step.outputs),
-            digests_path(product.path())]  # fmt: skip
+    return [
+        *(Path(product.path(output)) for output in product.step.outputs),
+        digests_path(product.path()),
+    ]
 
 
 def product_problems(product: Product) -> list[str]:

@@ -31,9 +31,16 @@ from pathlib import Path
 from types import ModuleType
 
 LIBRARIES = (
-    "matplotlib.figure", "pandas", "pyarrow.parquet", "pydantic", "safetensors.numpy",
-    "scipy.special", "scipy.stats", "torch", "zarr",
-)  # fmt: skip
+    "matplotlib.figure",
+    "pandas",
+    "pyarrow.parquet",
+    "pydantic",
+    "safetensors.numpy",
+    "scipy.special",
+    "scipy.stats",
+    "torch",
+    "zarr",
+)
 # What a job starts; nothing but the built-in modules, for it starts as often as jobs do. Where no
 # process of the server has said that it runs the job, it is Python itself.
 CALLER = """import json, os, signal, socket, sys
@@ -119,9 +126,11 @@ def _start(
     # With an option, an interpreter of this kind is Python itself, which has the socket.
     return subprocess.Popen(
         [sys.executable, "-u", __file__, str(server.fileno()), executable, *libraries],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[server.fileno()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[server.fileno()],
         env={**environment, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
 
 
 class Imported(MetaPathFinder, Loader):

@@ -178,9 +178,15 @@ def start(snakemake: Any) -> Job:
     _set_threads(threads)
     log.info("%s: %s", snakemake.rule, _describe(snakemake.wildcards))
     return Job(
-        snakemake.rule, spec, spec_text, code, snakemake.input, snakemake.output,
-        snakemake.wildcards, threads,
-    )  # fmt: skip
+        snakemake.rule,
+        spec,
+        spec_text,
+        code,
+        snakemake.input,
+        snakemake.output,
+        snakemake.wildcards,
+        threads,
+    )
 
 
 def _describe(wildcards: Any) -> str:
@@ -297,9 +303,10 @@ def _refuse_other_copy(scripts: Path) -> None:
     expected = scripts.resolve().parents[1] / "src"
     if expected.is_dir() and expected != SOURCE:  # scripts of other packages have none
         raise BindscopeError(
-            str(SOURCE), f"bindscope was loaded from here, not from {expected}",
+            str(SOURCE),
+            f"bindscope was loaded from here, not from {expected}",
             "take this folder off PYTHONPATH, or uninstall the copy that starts with Python",
-        )  # fmt: skip
+        )
 
 
 def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:

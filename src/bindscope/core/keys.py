@@ -34,10 +34,19 @@ Reference = tuple[str, str]  # module or script, and a definition of it
 _SAID = re.compile("^DECIDES_NOTHING = True$", re.MULTILINE)
 
 NUMERIC = {
-    "matplotlib": "matplotlib", "numpy": "numpy", "pandas": "pandas", "PIL": "pillow",
-    "pyarrow": "pyarrow", "scipy": "scipy", "sklearn": "scikit-learn", "timm": "timm",
-    "torch": "torch", "torchvision": "torchvision", "transformers": "transformers", "zarr": "zarr",
-}  # fmt: skip
+    "matplotlib": "matplotlib",
+    "numpy": "numpy",
+    "pandas": "pandas",
+    "PIL": "pillow",
+    "pyarrow": "pyarrow",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "timm": "timm",
+    "torch": "torch",
+    "torchvision": "torchvision",
+    "transformers": "transformers",
+    "zarr": "zarr",
+}
 
 
 def spec_key(spec: str) -> str:

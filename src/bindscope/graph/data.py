@@ -65,9 +65,10 @@ def check_programs(graph: Graph) -> None:
         kind = (render.get("backend") or {}).get("kind")
         if kind == "mitsuba" and find_spec(kind) is None and not Path(product.path()).exists():
             raise ConfigError(
-                "render.backend: mitsuba", "Mitsuba is not installed, and scenes are to be drawn",
+                "render.backend: mitsuba",
+                "Mitsuba is not installed, and scenes are to be drawn",
                 "pip install 'bindscope[solids]', or use `backend: {kind: raycast}`",
-            )  # fmt: skip
+            )
 
 
 def by_feature_code(dataset: Dataset) -> bool:

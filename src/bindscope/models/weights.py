@@ -25,10 +25,16 @@ from bindscope.core.files import read_json
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors")
 _TOKENIZER = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt", "added_tokens.json", "video_preprocessor_config.json",
-    "chat_template.jinja", "chat_template.json",
-)  # fmt: skip
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "video_preprocessor_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
 _SHARDS = "model.safetensors.index.json"
 # Arguments of transformers' `from_pretrained`: no network, and no Python of a checkpoint is run.
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
@@ -36,9 +42,15 @@ LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 # What transformers and timm raise where a file of a checkpoint is damaged or something else.
 UNREADABLE = (
-    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, RuntimeError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    RuntimeError,
     SafetensorError,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -166,16 +178,21 @@ def _refuse_type(repo: str, revision: str, types: Sequence[str]) -> None:
     kind = read_json(Path(folder) / "config.json", "take another revision").get("model_type")
     if kind not in types:
         raise ModelError(
-            repo, f"models of type {kind!r} are not supported; nothing else of it was downloaded",
+            repo,
+            f"models of type {kind!r} are not supported; nothing else of it was downloaded",
             f"use one of {', '.join(types)}",
-        )  # fmt: skip
+        )
 
 
 def _manifest(source: str, repo: str, weights: Weights) -> dict[str, Any]:
     return {
-        "source": source, "repo": repo, "revision": weights.revision,
-        "folder": str(weights.folder.absolute()), "files": weights.files, "sha256": weights.sha256,
-    }  # fmt: skip
+        "source": source,
+        "repo": repo,
+        "revision": weights.revision,
+        "folder": str(weights.folder.absolute()),
+        "files": weights.files,
+        "sha256": weights.sha256,
+    }
 
 
 def _missing(source: str, problem: str, manifest: Path | None) -> ModelError:
