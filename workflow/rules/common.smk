@@ -156,4 +156,4 @@ def memory_of(rule_name):
 
 def units_of(rule_name):
     """The size of a job, for its record in results/benchmarks; no limit is set on it."""
-    return lambda wildcards: round(product(rule_name, wildcards).work.units)
+    return lambda wildcards: max(1, round(product(rule_name, wildcards).work.units))

@@ -65,7 +65,7 @@ def seconds_of(
     product: Product, records: Mapping[Kind, Iterable[tuple[float, float]]]
 ) -> float | None:
     """Return the seconds of a job by those of its kind and about its size; None: not known."""
-    units = product.work.units
+    units = max(1, product.work.units)
     of_kind = records.get(kind_of(product.rule, product.work.device, product.wildcards), ())
     alike = [(size, s) for size, s in of_kind if units / _ALIKE <= size <= units * _ALIKE]
     if not alike:
