@@ -44,11 +44,25 @@ EMPTY = "the edit is empty"
 _MORE = f"more than {WORKS:.0%} of the answers"
 _ENDS = ("", "_low", "_high")
 _READ = [
-    "experiment", "trial", "condition", "how", "groups", "roles", "variant", "dose", "candidate",
-    "n_rows", "length", "p_within", "p_beyond",
-    *(f"{name}{end}" for name in ("share", "own", "change", "effect", "unpredicted")
-      for end in _ENDS),
-]  # fmt: skip
+    "experiment",
+    "trial",
+    "condition",
+    "how",
+    "groups",
+    "roles",
+    "variant",
+    "dose",
+    "candidate",
+    "n_rows",
+    "length",
+    "p_within",
+    "p_beyond",
+    *(
+        f"{name}{end}"
+        for name in ("share", "own", "change", "effect", "unpredicted")
+        for end in _ENDS
+    ),
+]
 Row = Mapping[Any, Any]
 
 
@@ -77,8 +91,9 @@ def _declare(entry: ConditionClaim, *where: Where) -> _ColumnClaim:
 
 def _declare_all() -> Iterator[_ColumnClaim]:
     """Yield the claims of all experiments, and those that are of none alone."""
-    control = [{"experiment": name, "how": "none"}
-               for name in ("factorizability", "signatures", "mean")]  # fmt: skip
+    control = [
+        {"experiment": name, "how": "none"} for name in ("factorizability", "signatures", "mean")
+    ]
     answered = "Questions are answered without intervention"
     yield _declare(ConditionClaim("works", "answered", answered, ()), *control)
     for name in EXPERIMENTS:
@@ -95,34 +110,56 @@ def _declare_all() -> Iterator[_ColumnClaim]:
 _CONDITIONS = tuple(_declare_all())
 _ACCOUNTS = {
     name: Claim(
-        f"account-{name}", f"Items are tied to objects {words} (smallest margin of answer shares "
-        f"and normalized effects over {WORKS:.0%}).", unit="fraction",
+        f"account-{name}",
+        f"Items are tied to objects {words} (smallest margin of answer shares "
+        f"and normalized effects over {WORKS:.0%}).",
+        unit="fraction",
     )
     for name, words in TIES.items()
-}  # fmt: skip
+}
 _SUBSPACES = Claim(
-    "subspace", "A subspace of the mean tokens holds the binding IDs (smallest margin of answer "
-    f"shares and normalized effects over {WORKS:.0%}).", unit="fraction",
-)  # fmt: skip
+    "subspace",
+    "A subspace of the mean tokens holds the binding IDs (smallest margin of answer "
+    f"shares and normalized effects over {WORKS:.0%}).",
+    unit="fraction",
+)
 _KEYS = {
-    group: Claim(f"keys-{word}", f"Answers stay when the keys of {word} swap positions in {_MORE}.",
-                 "above", WORKS, "fraction")
+    group: Claim(
+        f"keys-{word}",
+        f"Answers stay when the keys of {word} swap positions in {_MORE}.",
+        "above",
+        WORKS,
+        "fraction",
+    )
     for group, word in GROUPS.items()
-}  # fmt: skip
+}
 _MIXTURES = {
-    name: Claim(f"mixture-{name}", f"More than {WORKS:.0%} of the answers go by {name} where "
-                "accounts disagree, in shares and in evidence.", "above", WORKS, "fraction")
+    name: Claim(
+        f"mixture-{name}",
+        f"More than {WORKS:.0%} of the answers go by {name} where "
+        "accounts disagree, in shares and in evidence.",
+        "above",
+        WORKS,
+        "fraction",
+    )
     for name in MIXED
-}  # fmt: skip
+}
 HEAD = Claim(
-    "head", f"A head carries more than {CARRIES:.0%} of the lead that is lost where no head sees "
-    "the group.", "above", CARRIES, "fraction",
-)  # fmt: skip
+    "head",
+    f"A head carries more than {CARRIES:.0%} of the lead that is lost where no head sees "
+    "the group.",
+    "above",
+    CARRIES,
+    "fraction",
+)
 """Judged over the heads of one model (`carriers`), not among the claims of the chapter."""
 CLAIMS: tuple[Claim, ...] = (
-    *(entry.claim for entry in _CONDITIONS), *_ACCOUNTS.values(), _SUBSPACES, *_KEYS.values(),
+    *(entry.claim for entry in _CONDITIONS),
+    *_ACCOUNTS.values(),
+    _SUBSPACES,
+    *_KEYS.values(),
     *_MIXTURES.values(),
-)  # fmt: skip
+)
 
 
 def claim_effects(table: pd.DataFrame) -> list[Effect]:
@@ -178,8 +215,9 @@ def _of_account(
     claim: Claim, name: str, where: str, seeds: Sequence[Sequence[Row]]
 ) -> Iterator[Effect]:
     """Yield the smallest margin of an account; only `signatures` tell all accounts apart."""
-    judged = [row for row in seeds[0] if row["candidate"] == name
-              and row["experiment"] != "mixture"]  # fmt: skip
+    judged = [
+        row for row in seeds[0] if row["candidate"] == name and row["experiment"] != "mixture"
+    ]
     by_condition = [
         _find(seeds, {"candidate": name, **{key: row[key] for key in ("experiment", "trial")}})
         for row in judged
@@ -189,8 +227,9 @@ def _of_account(
         return
     effects = {
         f"{rows[0]['condition']}, {words}": _effect(claim, where, rows, column, sign)
-        for rows in by_condition for column, (words, sign) in _SIDES.items()
-    }  # fmt: skip
+        for rows in by_condition
+        for column, (words, sign) in _SIDES.items()
+    }
     predicts = any(pd.notna(row["share"]) for rows in by_condition for row in rows)
     yield _weakest(effects, "" if predicts else "the account predicts no answer here")
 
@@ -216,9 +255,10 @@ def _of_subspaces(where: str, seeds: Sequence[Sequence[Row]]) -> Iterator[Effect
 
 
 _STRICT = frozenset(
-    entry.claim.name for entry in _CONDITIONS
+    entry.claim.name
+    for entry in _CONDITIONS
     if entry.claim.expected == "within" or entry.claim.threshold >= 0.9
-)  # fmt: skip
+)
 """Claims that few rows cannot show, whatever the answers: high gates, and that nothing changes."""
 
 
@@ -235,10 +275,13 @@ def too_few_rows(judgments: Sequence[Judgment]) -> str:
     """Return a sentence on claims that more rows could show; empty where there is none."""
     needed = rows_needed(sum(judgment.verdict != "not testable" for judgment in judgments))
     short = [
-        judgment.effect.n for judgment in judgments
-        if judgment.claim.name in _STRICT and judgment.verdict == "not significant"
-        and judgment.effect.resampled != TRAINING_SEEDS and judgment.effect.n < needed
-    ]  # fmt: skip
+        judgment.effect.n
+        for judgment in judgments
+        if judgment.claim.name in _STRICT
+        and judgment.verdict == "not significant"
+        and judgment.effect.resampled != TRAINING_SEEDS
+        and judgment.effect.n < needed
+    ]
     if not short:
         return ""
     return (
@@ -259,10 +302,17 @@ def carriers(table: pd.DataFrame) -> pd.DataFrame:
         single = group_rows[has_effect & costly(group_rows)]
         single = single.sort_values("effect", ascending=False, kind="stable")
         effects = [
-            Effect(HEAD.name, "", row["effect"], row["effect_low"], row["effect_high"],
-                   int(row["n_rows"]), "scenes")
+            Effect(
+                HEAD.name,
+                "",
+                row["effect"],
+                row["effect_low"],
+                row["effect_high"],
+                int(row["n_rows"]),
+                "scenes",
+            )
             for row in single.to_dict("records")
-        ]  # fmt: skip
+        ]
         holds = [judgment.verdict == "holds" for judgment in judge([HEAD], effects)]
         listed += [of_all_layers(group_rows), single[np.array(holds, bool)]]
     return pd.concat(listed)

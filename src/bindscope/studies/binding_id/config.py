@@ -259,9 +259,10 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
         yield "models: an oracle or a toy has the name of a model, or of each other; rename one"
     for i, suite in enumerate(section.suites):
         checks = (
-            _unanswerable(suite, models), _unreleased(suite, tasks, models),
+            _unanswerable(suite, models),
+            _unreleased(suite, tasks, models),
             (each for name in suite.tasks for each in _unfit(suite, tasks[name])),
-        )  # fmt: skip
+        )
         for problem in chain(*checks):
             yield f"suites.{i}{problem}"
         yield from repeated(f"suites.{i}.experiments", list(suite.experiments))

@@ -163,14 +163,16 @@ def _check_idle(batch: _Batch, control: Floats) -> None:
         edits: dict[str, list[Intervention]] = {
             "a token replaced by itself": [Replace(group, role, context="base")],
             "a vector added and taken away": [
-                Add(group, role, vectors), Add(group, role, vectors, -1.0),
+                Add(group, role, vectors),
+                Add(group, role, vectors, -1.0),
             ],
             "a vector times 0": [Add(group, role, vectors, 0.0)],
             "keys turned and turned back": [Rotate(group, role, 9), Rotate(group, role, -9)],
             "a vector times 0, turned by 0": [
-                Add(group, role, vectors, 0.0), Rotate(group, role, 0),
+                Add(group, role, vectors, 0.0),
+                Rotate(group, role, 0),
             ],
-        }  # fmt: skip
+        }
         answers = batch.answers(*edits.values())
         for i, name in enumerate(edits):
             _assert_same(answers[:, i], control, f"{group} {role}: {name} changes answers")
@@ -213,9 +215,12 @@ def _check_rows(batch: _Batch, images: NDArray[np.uint8] | None, control: Floats
             batch.base.scenes[alone], None if images is None else images[alone]
         )
         answers = batch.engine.answers(
-            state, None, [CONTROL], [each[alone] for each in batch.questions],
+            state,
+            None,
+            [CONTROL],
+            [each[alone] for each in batch.questions],
             batch.candidates[alone],
-        )  # fmt: skip
+        )
         _assert_same(answers[:, 0], control[alone], f"scene {row} alone has other answers")
 
 

@@ -47,8 +47,10 @@ NO_LENGTH = 1e-6  # of a principal component, over that of the first: less is ro
 Vectors = NDArray[np.float32]
 
 _SECOND_RUN = {
-    "object": exchanged_contents, "item": exchanged_items, "color": exchanged_sentences,
-}  # fmt: skip
+    "object": exchanged_contents,
+    "item": exchanged_items,
+    "color": exchanged_sentences,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +133,9 @@ class Sums:
         state, roles = read(engine, first, pictures), range(first.things)
         half = (int(self.totals.get("scenes", np.zeros(1))[0]) + np.arange(len(first))) % 2
         self._sum("scenes", np.array([len(first)], np.float64))
-        before = {group: [engine.residual(state, group, role) for role in roles]
-                  for group in GROUPS}  # fmt: skip
+        before = {
+            group: [engine.residual(state, group, role) for role in roles] for group in GROUPS
+        }
         for color, role in product((0, 1), roles):
             of_color = first.color[:, role] == color
             self._sum(f"color{color}.n", np.array([of_color.sum()], np.float64))
@@ -158,10 +161,11 @@ class Sums:
         before = self.totals.get(f"{name}.products")
         if before is not None and before.shape[3] != difference.shape[2]:
             raise InputError(
-                "mean differences", f"a thing has {before.shape[3]} tokens in one batch, "
+                "mean differences",
+                f"a thing has {before.shape[3]} tokens in one batch, "
                 f"{difference.shape[2]} in another",
                 "use words of equally many tokens, and regions of one size",
-            )  # fmt: skip
+            )
         flat = difference.reshape(len(difference), -1).astype(np.float64)
         halves = [(marks[half == part], flat[half == part]) for part in (0, 1)]
         products = np.stack([of_half.T @ rows for of_half, rows in halves])
@@ -179,10 +183,11 @@ class Sums:
             )
             if np.linalg.matrix_rank(design) < len(design) - 1:
                 raise InputError(
-                    "mean differences", "in so few scenes the things of some slots are never "
+                    "mean differences",
+                    "in so few scenes the things of some slots are never "
                     "exchanged with those of the others",
                     "give more `estimation_rows`, or a greater `n`",
-                )  # fmt: skip
+                )
             effects[group, kind] = Effects(kind, _fitted(design, products))
         first, second = (
             self.totals[f"color{i}.total"] / np.maximum(self.totals[f"color{i}.n"], 1)
@@ -207,16 +212,20 @@ class Sums:
             truth = _true_cosines(engine, scenes, group, kind, difference)
             for layer, (length, split_half) in enumerate(zip(lengths, cosine(*both), strict=True)):
                 yield {
-                    "group": group, "levels": kind, "layer": layer,
-                    "length": float(length), "split_half": float(split_half),
-                    "explained": float(explained[layer]), "cosine_truth": truth[layer],
+                    "group": group,
+                    "levels": kind,
+                    "layer": layer,
+                    "length": float(length),
+                    "split_half": float(split_half),
+                    "explained": float(explained[layer]),
+                    "cosine_truth": truth[layer],
                     "n_rows": int(rows[0]),
-                }  # fmt: skip
+                }
 
 
 def _true_cosines(
     engine: Any, scenes: Scenes, group: Group, kind: Levels, difference: Vectors
-) -> list[float | None]:  # fmt: skip
+) -> list[float | None]:
     """Return cosines with the planted difference, where the model is an oracle and has one."""
     fixed = kind == "slot" or len({tuple(row) for row in scenes.slot}) == 1
     if not hasattr(engine, "true_difference") or not fixed:

@@ -42,9 +42,12 @@ MOST_MODELS = 12
 # Groups and roles that have a map, with a title.
 _MAPS = {
     ("", ""): "nothing\nreplaced",
-    **{(group, role): f"{words} of\n{'all roles' if role == 'all' else 'role 0'}"
-       for group, words in GROUPS.items() for role in ("0", "all")},
-}  # fmt: skip
+    **{
+        (group, role): f"{words} of\n{'all roles' if role == 'all' else 'role 0'}"
+        for group, words in GROUPS.items()
+        for role in ("0", "all")
+    },
+}
 _ROLES = 4  # of a scene, at most
 
 
@@ -86,12 +89,16 @@ def _answers(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:
     items = [name for name in _roles_of("I") if name in set(rows["candidate"])]
     expected = rows[rows["expected"] == 1]
     return heat_map(
-        axes, rows.pivot(index="query", columns="candidate", values="share").loc[queries, items],
+        axes,
+        rows.pivot(index="query", columns="candidate", values="share").loc[queries, items],
         rows=queries if first else [""] * len(queries),
         columns=items if last else [""] * len(items),
-        framed=zip(expected["query"].map(queries.index), expected["candidate"].map(items.index),
-                   strict=True),
-    )  # fmt: skip
+        framed=zip(
+            expected["query"].map(queries.index),
+            expected["candidate"].map(items.index),
+            strict=True,
+        ),
+    )
 
 
 def _roles_of(letter: str) -> list[str]:
@@ -138,9 +145,10 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     tall = max(len(first[1]), sum(len(frame) + 5 for _, frame in others))
     canvas = new_figure(1.0 + 0.2 * tall)
     grid = canvas.add_gridspec(
-        max(len(others), 1), 2 if others else 1,
+        max(len(others), 1),
+        2 if others else 1,
         height_ratios=[len(frame) for _, frame in others] or [1],
-    )  # fmt: skip
+    )
     _numbers(canvas.add_subplot(grid[:, 0]), *first)
     for i, panel in enumerate(others):
         _numbers(canvas.add_subplot(grid[i, 1]), *panel)
@@ -153,9 +161,13 @@ def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
     n_models = frame.shape[1]
     size, many = 6.5 if n_models <= 9 else 6, n_models > 5
     heat_map(
-        axes, frame, rows=list(frame.index), size=7, number_size=size,
+        axes,
+        frame,
+        rows=list(frame.index),
+        size=7,
+        number_size=size,
         numbers=lambda value: (f"{value:.2f}", "white" if value > 0.6 else "black"),
-    )  # fmt: skip
+    )
     names = [name if many else name.replace(" (", "\n(") for name in frame.columns]
     axes.set_xticks(range(n_models), names, fontsize=size, rotation=90 if many else 0)
     axes.set_title(title, fontsize=8)
@@ -174,9 +186,10 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     drawn, note = most_measured(some(blinded(table), "No head was blinded."), MOST_MODELS)
     rows = named(drawn)
     costs = {
-        str(group) for (*_, group), of_model in rows.groupby(["suite", "task", "model", "groups"])
+        str(group)
+        for (*_, group), of_model in rows.groupby(["suite", "task", "model", "groups"])
         if costly(of_model)
-    }  # fmt: skip
+    }
     groups = [group for group in GROUPS if group in costs or (not costs and group != "color")]
     names = in_order(rows["name"])[:MOST_MODELS]
     heights = [
@@ -203,8 +216,9 @@ def _head_map(axes: Axes, rows: pd.DataFrame) -> None:
     if not costly(rows):
         heads = np.full_like(heads, np.nan)
     few = heads.size <= MOST_NUMBERS
-    heat_map(axes, heads, numbers=_number if few else None, number_size=6, cmap="Oranges",
-             origin="lower")  # fmt: skip
+    heat_map(
+        axes, heads, numbers=_number if few else None, number_size=6, cmap="Oranges", origin="lower"
+    )
     axes.set_facecolor("#DDDDDD")
     axes.set_xlabel(f"head (all: {number(whole, '+.2f')} of answers)", fontsize=6)
     for ticks, names in ((axes.set_yticks, wide.index), (axes.set_xticks, wide.columns)):
@@ -242,10 +256,18 @@ def binding_id_positions(table: pd.DataFrame) -> Figure:
     places = in_order(rows["place"])
     grid = crossed(places, GROUPS, (inches + 0.7, 1.8), sharex=True, sharey=True)
     facets(
-        rows, look, grid, ("place", "groups"), x="dose", y="share", by="model_name",
-        ylim=_SHARES, apart=min(0.02, 0.12 / max(len(look), 1)), band=0.12,
+        rows,
+        look,
+        grid,
+        ("place", "groups"),
+        x="dose",
+        y="share",
+        by="model_name",
+        ylim=_SHARES,
+        apart=min(0.02, 0.12 / max(len(look), 1)),
+        band=0.12,
         title=lambda key: f"keys of {GROUPS[key[1]]} moved",
-    )  # fmt: skip
+    )
     for axes in grid.panels.values():
         axes.axvline(1.0, color="#666666", linewidth=0.7)
     words = [f"{place}\nunchanged answers".lstrip() for place in places]
@@ -338,8 +360,18 @@ def binding_id_subspaces(table: pd.DataFrame) -> Figure:
     rows = rows.assign(x=rows["dose"].map(sizes.index))
     grid = wrapped(_SPACES, 3, (3.1, 0), sharey=True)
     for way, more in _WAYS.items():
-        facets(rows_with(rows, how=way), look, grid, "groups", title=_SPACES.__getitem__,
-               y="share", by="name", apart=0.03, ylim=_SHARES, **more)  # fmt: skip
+        facets(
+            rows_with(rows, how=way),
+            look,
+            grid,
+            "groups",
+            title=_SPACES.__getitem__,
+            y="share",
+            by="name",
+            apart=0.03,
+            ylim=_SHARES,
+            **more,
+        )
     for axes in grid.bottom:
         axes.set_xticks(range(len(sizes)), [f"{size:.0f}" for size in sizes])
     grid.label("dimensions", "answers predicted by slot", fontsize=7.5)
@@ -351,8 +383,12 @@ def binding_id_subspaces(table: pd.DataFrame) -> Figure:
 
 
 # Told apart without colors by their order, from left to right.
-ACCOUNTS = {"slot": (BLUE, "slot"), "color": (AMBER, "color"), "content": (GREEN, "content"),
-            "guess": ("#D0D0D0", "none of them (guesses)")}  # fmt: skip
+ACCOUNTS = {
+    "slot": (BLUE, "slot"),
+    "color": (AMBER, "color"),
+    "content": (GREEN, "content"),
+    "guess": ("#D0D0D0", "none of them (guesses)"),
+}
 _LEAST, _ROOM = 0.005, 0.12  # shares that have an interval, and that a number fits into
 
 
@@ -392,6 +428,13 @@ def _shares(axes: Axes, at: int, rows: pd.DataFrame) -> None:
             axes.plot([start + low, start + high], [height, height], color=INK, linewidth=0.9)
         if share >= _ROOM:
             light = part in ("slot", "content")
-            axes.text(start + share / 2, at, f"{100 * share:.0f} %", ha="center", va="center",
-                      fontsize=6.5, color="white" if light else INK)  # fmt: skip
+            axes.text(
+                start + share / 2,
+                at,
+                f"{100 * share:.0f} %",
+                ha="center",
+                va="center",
+                fontsize=6.5,
+                color="white" if light else INK,
+            )
         start += share

@@ -77,31 +77,74 @@ _SUBSPACES = (
 )
 
 _COLUMNS = {
-    column.source: column for column in (
+    column.source: column
+    for column in (
         Column("model", "name", "label", "with what kind of model it is"),
         Column("task", "task", "label", "or records"),
-        Column("condition", "condition", "label", "what is edited, or hidden from the question: O "
-               "objects, I items, C colors; `random`: plus and minus one random vector, as long; "
-               "`by slot`: estimated slot by slot"),
+        Column(
+            "condition",
+            "condition",
+            "label",
+            "what is edited, or hidden from the question: O "
+            "objects, I items, C colors; `random`: plus and minus one random vector, as long; "
+            "`by slot`: estimated slot by slot",
+        ),
         Column("mechanism", "candidate", "label"),
         Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
-        Column("as expected", "share", "number", "answers that binding by slot predicts; of "
-               "records right ones, of a mechanism those that follow it", ".2f", True),
-        Column("effect", "effect", "number", "lead of these answers, from the control's (0) to the "
-               "control's lead with own items (1); of heads lead lost (1: as without all heads), "
-               "of a mechanism its weight in the log-probabilities", ".2f", True),
+        Column(
+            "as expected",
+            "share",
+            "number",
+            "answers that binding by slot predicts; of "
+            "records right ones, of a mechanism those that follow it",
+            ".2f",
+            True,
+        ),
+        Column(
+            "effect",
+            "effect",
+            "number",
+            "lead of these answers, from the control's (0) to the "
+            "control's lead with own items (1); of heads lead lost (1: as without all heads), "
+            "of a mechanism its weight in the log-probabilities",
+            ".2f",
+            True,
+        ),
         Column("length", "length", "number", "of the vectors that are added", ".2f"),
-        Column("change", "change", "number", "of these answers, against the control or as it says",
-               "+.2f", True),
-        Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment",
-               p_value),
-        Column("bits saved", "bits", "number", "per answer on rows that were not fitted to, by it "
-               "and guesses alone", ".2f", True),
+        Column(
+            "change",
+            "change",
+            "number",
+            "of these answers, against the control or as it says",
+            "+.2f",
+            True,
+        ),
+        Column(
+            "p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment", p_value
+        ),
+        Column(
+            "bits saved",
+            "bits",
+            "number",
+            "per answer on rows that were not fitted to, by it and guesses alone",
+            ".2f",
+            True,
+        ),
         Column("rows", "n_rows", "number", "", "d"),
     )
-}  # fmt: skip
-MEAN_TABLE = ("name", "task", "condition", "own", "share", "effect", "length", "change",
-              "p_adjusted", "n_rows")  # fmt: skip
+}
+MEAN_TABLE = (
+    "name",
+    "task",
+    "condition",
+    "own",
+    "share",
+    "effect",
+    "length",
+    "change",
+    "p_adjusted",
+    "n_rows",
+)
 RECORD_TABLE = ("name", "task", "condition", "share", "change", "p_adjusted", "n_rows")
 HEAD_TABLE = ("name", "condition", "change", "effect")
 MIXTURE_TABLE = ("name", "candidate", "share", "effect", "bits", "n_rows")
@@ -138,8 +181,10 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         for rows in (table.query("origin != 'oracle'"), table.query("origin == 'oracle'"))
     )
     return Chapter(
-        lead=(_origins(table["origin"]),
-              *(_opening(models, "") or _opening(controls, "Controls: "))),
+        lead=(
+            _origins(table["origin"]),
+            *(_opening(models, "") or _opening(controls, "Controls: ")),
+        ),
         headline=("binding_id", "binding_id_mean"),
         findings=(
             *_findings(models, ""),
@@ -147,7 +192,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             *_head_findings(blinded(table)),
         ),
         sections=(*_sections(table), *_claims(models or controls, inputs)),
-    )  # fmt: skip
+    )
 
 
 def _claims(judgments: Sequence[Judgment], inputs: Inputs) -> Iterator[Section]:

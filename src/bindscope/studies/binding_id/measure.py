@@ -115,18 +115,24 @@ def _measure_drawn(
 
 
 def _of_records(
-    model: Any, processor: Any, scenes: Any, experiments: Sequence[str], batch_size: int,
-    random_state: int, device: str,
-) -> Result:  # fmt: skip
+    model: Any,
+    processor: Any,
+    scenes: Any,
+    experiments: Sequence[str],
+    batch_size: int,
+    random_state: int,
+    device: str,
+) -> Result:
     """Measure what hiding the objects of somebody's own images costs."""
     from bindscope.studies.binding_id.tasks.photos import answer_all
 
     if tuple(experiments) not in (USUAL, ("records",)):
         raise InputError(
-            WHERE, f"`experiments` is {', '.join(experiments)}, and images of your own have no "
+            WHERE,
+            f"`experiments` is {', '.join(experiments)}, and images of your own have no "
             "second image with other objects in the same places, which these need",
             "leave `experiments` out: what hiding each object costs is measured",
-        )  # fmt: skip
+        )
     records = _records(scenes)
     with _evaluating(model):
         engine = _engine(model, processor, None, batch_size, device)
@@ -149,9 +155,10 @@ def _records(scenes: Any) -> list[Record]:
         records = read_records(scenes)
     elif not isinstance(scenes, Iterable):
         raise InputError(
-            WHERE, f"`scenes` is of type {type(scenes).__name__!r}",
+            WHERE,
+            f"`scenes` is of type {type(scenes).__name__!r}",
             "give options of the task, records or their file; `n` is how many are drawn",
-        )  # fmt: skip
+        )
     else:
         records = [
             parse_record(content, f"{WHERE}: scenes[{i}]") for i, content in enumerate(scenes)
@@ -164,30 +171,39 @@ def _records(scenes: Any) -> list[Record]:
 
 
 def _specification(
-    options: Mapping[str, Any], experiments: Sequence[str], n: int, batch_size: int,
+    options: Mapping[str, Any],
+    experiments: Sequence[str],
+    n: int,
+    batch_size: int,
     random_state: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return what a job of a suite would be given for this call."""
     for name in experiments:
         if name not in EXPERIMENTS:
             raise InputError(
-                WHERE, f"there is no experiment {name!r}{instead(name, [*EXPERIMENTS])}",
+                WHERE,
+                f"there is no experiment {name!r}{instead(name, [*EXPERIMENTS])}",
                 f"choose among {', '.join(EXPERIMENTS)}",
-            )  # fmt: skip
+            )
     allowed = [name for name in ShapesTask.model_fields if name not in _FIXED]
     if unknown := sorted(set(options) - set(allowed)):
         raise InputError(
-            WHERE, f"`scenes` has no option {unknown[0]!r}{instead(unknown[0], allowed)}",
+            WHERE,
+            f"`scenes` has no option {unknown[0]!r}{instead(unknown[0], allowed)}",
             f"its options: {', '.join(allowed)}; for images of your own give a list of records",
-        )  # fmt: skip
+        )
     try:
         task = ShapesTask(
             name=_NAME, rows=n, estimation_rows=ESTIMATION_SCENES * n, seed=random_state, **options
         )
         suite = Suite(
-            name=_NAME, tasks=(_NAME,), oracles=(_NAME,), experiments=tuple(experiments),
-            batch_size=batch_size, seed=random_state,
-        )  # fmt: skip
+            name=_NAME,
+            tasks=(_NAME,),
+            oracles=(_NAME,),
+            experiments=tuple(experiments),
+            batch_size=batch_size,
+            seed=random_state,
+        )
     except ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(map(str, problem["loc"]))

@@ -28,9 +28,17 @@ HIDDEN = ("none", "hidden", "hidden elsewhere")
 AGAINST = "hidden against elsewhere"
 """What is done to photos, and the comparison of the last two."""
 DATA = (
-    "experiment", "how", "groups", "roles", "variant", "dose", "frozen", "first_layer",
-    "last_layer", "head",
-)  # fmt: skip
+    "experiment",
+    "how",
+    "groups",
+    "roles",
+    "variant",
+    "dose",
+    "frozen",
+    "first_layer",
+    "last_layer",
+    "head",
+)
 """Columns that say what was done."""
 
 _LETTERS = {"object": "O", "item": "I", "color": "C"}
@@ -45,11 +53,20 @@ _WORDS = {
     "exchanged": "{plural} exchanged",
     "exchanged with keys": "{plural} with keys exchanged",
     "recombined": "pairs",
-    **{how: how for how in (
-        "other shapes", "other colors", "from other slots", "padded", "view alone", "cell alone",
-        "ends of rows", "all but things",
-    )},
-}  # fmt: skip
+    **{
+        how: how
+        for how in (
+            "other shapes",
+            "other colors",
+            "from other slots",
+            "padded",
+            "view alone",
+            "cell alone",
+            "ends of rows",
+            "all but things",
+        )
+    },
+}
 
 
 def label_role(letter: str, number: int, things: int) -> str:

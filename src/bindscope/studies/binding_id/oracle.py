@@ -31,11 +31,21 @@ Mask = NDArray[np.bool_]
 
 SHARPNESS = 24.0  # of attention
 # In `spare` parts there is noise alone, as in directions of a model that no word is in.
-_SIZES = {"shape": 16, "color": 16, "spare": 16, "item": 32, "id": 16, "carried_shape": 16,
-          "carried_color": 16, "more_spare": 16, "sentence": 8}  # fmt: skip
+_SIZES = {
+    "shape": 16,
+    "color": 16,
+    "spare": 16,
+    "item": 32,
+    "id": 16,
+    "carried_shape": 16,
+    "carried_color": 16,
+    "more_spare": 16,
+    "sentence": 8,
+}
 _ENDS = np.cumsum(list(_SIZES.values()))
-PART = {name: slice(int(end) - _SIZES[name], int(end))
-        for name, end in zip(_SIZES, _ENDS, strict=True)}  # fmt: skip
+PART = {
+    name: slice(int(end) - _SIZES[name], int(end)) for name, end in zip(_SIZES, _ENDS, strict=True)
+}
 WIDTH = int(_ENDS[-1])
 LAYERS = 4
 CELLS = 2  # image tokens of a slot
@@ -43,9 +53,12 @@ CONFIDENCE = 12.0  # of the answer's logits
 MATCH = 0.85  # products of unit vectors of different words stay below it
 # What the item takes over from the tokens that mention its thing.
 _CARRIED: dict[Mechanism, tuple[str, ...]] = {
-    "slot": ("id",), "color": ("carried_color",),
-    "gather": ("carried_shape", "carried_color"), "order": (), "none": (),
-}  # fmt: skip
+    "slot": ("id",),
+    "color": ("carried_color",),
+    "gather": ("carried_shape", "carried_color"),
+    "order": (),
+    "none": (),
+}
 
 
 @cache
@@ -128,9 +141,13 @@ class Oracle:
     needs_images = False
 
     def __init__(
-        self, mechanism: Mechanism, noise: float = 0.05, seed: int = 0, exact: bool = False,
+        self,
+        mechanism: Mechanism,
+        noise: float = 0.05,
+        seed: int = 0,
+        exact: bool = False,
         only_view: Literal[0, 1] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mechanism, self.noise, self.seed = mechanism, noise, seed
         self._least = MATCH if exact else -np.inf
         self.views, self._only_view = (1 if only_view is None else 2), only_view
@@ -211,9 +228,13 @@ class Oracle:
         return replace(base, parts=parts, positions=positions)
 
     def _edit(
-        self, parts: Floats, layer: int, base: OracleState, source: OracleState | None,
+        self,
+        parts: Floats,
+        layer: int,
+        base: OracleState,
+        source: OracleState | None,
         interventions: Iterable[Intervention],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Replace tokens, then parts of them, then add, in what stands before one block."""
         rows = np.arange(parts.shape[0])[:, None]
         for edit in sorted(interventions, key=_order):
@@ -286,8 +307,11 @@ class Oracle:
             key, view = PART["color"], now[:, :image]
             weights = self._attend(mentions[:, :, key], view[:, :, key], self._unread(hidden, view))
             attended_parts = weights @ view
-            pairs = (("id", "id"),) if self.mechanism == "slot" else [
-                (part, f"carried_{part}") for part in ("shape", "color")]  # fmt: skip
+            pairs = (
+                (("id", "id"),)
+                if self.mechanism == "slot"
+                else [(part, f"carried_{part}") for part in ("shape", "color")]
+            )
             for read, written in pairs:
                 added[:, image::2, PART[written]] = attended_parts[:, :, PART[read]]
         return added
@@ -369,10 +393,11 @@ def _hidden(
     mask = np.zeros(state.positions.shape, bool)
     for edit in interventions:
         if (
-            isinstance(edit, Knockout) and edit.seen_by == seen_by
+            isinstance(edit, Knockout)
+            and edit.seen_by == seen_by
             and (edit.heads is None or 0 in edit.heads)
             and (edit.layers is None or layer in edit.layers)
-        ):  # fmt: skip
+        ):
             np.put_along_axis(mask, state.tokens(edit.group, edit.role, edit.tokens), True, 1)
     return mask
 

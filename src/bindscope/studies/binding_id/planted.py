@@ -48,9 +48,12 @@ class MixedOracle(Oracle):
     """
 
     def __init__(
-        self, shares: Mapping[Mechanism, float], noise: float = 0.05, seed: int = 0,
+        self,
+        shares: Mapping[Mechanism, float],
+        noise: float = 0.05,
+        seed: int = 0,
         blend: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__("none", noise, seed)
         # In this order, whatever that of the configuration.
         self.blend = blend
@@ -72,7 +75,7 @@ class MixedOracle(Oracle):
         rows = np.concatenate(
             [scenes.shape, scenes.color, scenes.item, scenes.slot, question.values[:, None]],
             axis=1,
-        ).astype("<i8")  # fmt: skip
+        ).astype("<i8")
         salt = self.seed.to_bytes(8, "little")
         hashes = [blake2b(row.tobytes(), digest_size=8, salt=salt).digest() for row in rows]
         uniform = np.frombuffer(b"".join(hashes), "<u8") / 2.0**64
@@ -152,26 +155,36 @@ def _effects(
     """Run experiments and read the claims off their tables; several engines are training seeds."""
     scenes = ShapesTask(name="planted", rows=rows, estimation_rows=rows // 2, seed=seed, **task)
     suite = Suite(
-        name="planted", tasks=("planted",), experiments=tuple(experiments), resamples=100,
-        batch_size=rows, seed=seed,
-    )  # fmt: skip
+        name="planted",
+        tasks=("planted",),
+        experiments=tuple(experiments),
+        resamples=100,
+        batch_size=rows,
+        seed=seed,
+    )
     spec = {**suite.model_dump(mode="json"), "task": scenes.model_dump(mode="json")}
     models = engines(seed)
     table: list[dict[str, Any]] = []
     for i, engine in enumerate(models):
         names = {
-            "suite": "planted", "task": "planted", "model": f"planted-{i}",
+            "suite": "planted",
+            "task": "planted",
+            "model": f"planted-{i}",
             "origin": "oracle" if len(models) == 1 else "toy",
-        }  # fmt: skip
+        }
         table.extend({**names, **row} for row in run(engine, None, spec).rows)
     return claim_effects(pd.DataFrame(labeled(table), columns=BINDING_ID_SCHEMA.names))
 
 
 def _case(
-    name: str, engine: Callable[[int], Any], experiments: Sequence[str], rows: int,
-    genuine: Iterable[str] = (), impostor: Iterable[str] = (),
+    name: str,
+    engine: Callable[[int], Any],
+    experiments: Sequence[str],
+    rows: int,
+    genuine: Iterable[str] = (),
+    impostor: Iterable[str] = (),
     task: Mapping[str, Any] | None = None,
-) -> Case:  # fmt: skip
+) -> Case:
     """Declare a case of one engine, or of one for each training seed."""
 
     def engines(seed: int) -> Sequence[Any]:
@@ -218,23 +231,76 @@ _GATES = ("gate-control", "gate-objects", "gate-items", "gate-both")
 _NULLS = ("random-objects", "random-items")
 CASES: tuple[Case, ...] = (
     # The paper's claims: replacing, mean differences and their nulls, gates, keys.
-    _case("slot", _oracle("slot"), ["factorizability", "mean", "positions"], 160,
-          ["answered", *_REPLACED, *_MEANS, "mean-colors", *_NULLS, *_GATES, *_KEYS]),
-    _case("content", _oracle("gather"), ["factorizability", "mean"], 50, ["answered"],
-          ["objects-replaced", "items-replaced", "mean-objects", "mean-items", "gate-objects",
-           "gate-items"]),
-    _case("no binding", _oracle("none"), ["factorizability", "mean", "positions"], 50, [],
-          ["answered", "objects-replaced", "items-replaced", *_MEANS, *_GATES, *_KEYS]),
-    _case("order", _oracle("order"), ["positions"], 50, ["keys-colors"],
-          ["keys-objects", "keys-items"]),
-    _case("through color tokens", lambda seed: ThroughColors(seed=seed), ["mean"], 120,
-          ["mean-objects", "mean-items"], ["mean-colors"]),
-    _case("through color words", lambda seed: ThroughColors(True, seed=seed), ["factorizability"],
-          50, ["answered"], ["colors-replaced", "objects-replaced"]),
-    _case("slot, empty color edit", _oracle("slot", noise=0.0), ["mean"], 120, ["mean-both"],
-          ["mean-colors"]),
-    _case("slot, long tokens unread", lambda seed: Fragile("slot", seed=seed), ["mean"], 50,
-          ["mean-objects", "mean-items"], _NULLS),
+    _case(
+        "slot",
+        _oracle("slot"),
+        ["factorizability", "mean", "positions"],
+        160,
+        ["answered", *_REPLACED, *_MEANS, "mean-colors", *_NULLS, *_GATES, *_KEYS],
+    ),
+    _case(
+        "content",
+        _oracle("gather"),
+        ["factorizability", "mean"],
+        50,
+        ["answered"],
+        [
+            "objects-replaced",
+            "items-replaced",
+            "mean-objects",
+            "mean-items",
+            "gate-objects",
+            "gate-items",
+        ],
+    ),
+    _case(
+        "no binding",
+        _oracle("none"),
+        ["factorizability", "mean", "positions"],
+        50,
+        [],
+        ["answered", "objects-replaced", "items-replaced", *_MEANS, *_GATES, *_KEYS],
+    ),
+    _case(
+        "order",
+        _oracle("order"),
+        ["positions"],
+        50,
+        ["keys-colors"],
+        ["keys-objects", "keys-items"],
+    ),
+    _case(
+        "through color tokens",
+        lambda seed: ThroughColors(seed=seed),
+        ["mean"],
+        120,
+        ["mean-objects", "mean-items"],
+        ["mean-colors"],
+    ),
+    _case(
+        "through color words",
+        lambda seed: ThroughColors(True, seed=seed),
+        ["factorizability"],
+        50,
+        ["answered"],
+        ["colors-replaced", "objects-replaced"],
+    ),
+    _case(
+        "slot, empty color edit",
+        _oracle("slot", noise=0.0),
+        ["mean"],
+        120,
+        ["mean-both"],
+        ["mean-colors"],
+    ),
+    _case(
+        "slot, long tokens unread",
+        lambda seed: Fragile("slot", seed=seed),
+        ["mean"],
+        50,
+        ["mean-objects", "mean-items"],
+        _NULLS,
+    ),
     # Accounts of binding.
     _binds("slot by shape", "slot", _oracle("slot")),
     _binds("color by shape", "color", _oracle("color")),
@@ -245,25 +311,49 @@ CASES: tuple[Case, ...] = (
     _binds("turns, slot 70 %, color 30 %", "", _mixed(0.7, "color")),
     _binds("blend, slot 70 %, content 30 %", "", _mixed(0.7, "gather", blend=True)),
     _binds("blend, color 60 %, slot 40 %", "", _mixed(0.4, "color", blend=True)),
-    _binds("slot in three training seeds", "slot",
-           lambda seed: [Oracle("slot", seed=seed + i) for i in range(3)]),
-    _binds("slot in two of three training seeds", "",
-           lambda seed: [Oracle("slot", seed=seed), Oracle("slot", seed=seed + 1),
-                         Oracle("color", seed=seed + 2)]),
+    _binds(
+        "slot in three training seeds",
+        "slot",
+        lambda seed: [Oracle("slot", seed=seed + i) for i in range(3)],
+    ),
+    _binds(
+        "slot in two of three training seeds",
+        "",
+        lambda seed: [
+            Oracle("slot", seed=seed),
+            Oracle("slot", seed=seed + 1),
+            Oracle("color", seed=seed + 2),
+        ],
+    ),
     # Views, subspaces, mixtures.
-    _case("slot in the first view only", _oracle("slot", only_view=0), ["tokens"], 50,
-          ["first-view"]),
-    _case("slot in the second view only", _oracle("slot", only_view=1), ["tokens"], 50, [],
-          ["first-view"]),
+    _case(
+        "slot in the first view only", _oracle("slot", only_view=0), ["tokens"], 50, ["first-view"]
+    ),
+    _case(
+        "slot in the second view only",
+        _oracle("slot", only_view=1),
+        ["tokens"],
+        50,
+        [],
+        ["first-view"],
+    ),
     Case("photos, looked up in the box", partial(_photos, 2.0), genuine=("photo-box",)),
     Case("photos, any box costs as much", partial(_photos, 0.0), impostor=("photo-box",)),
     _case("slot, subspaces", _oracle("slot"), ["subspaces"], 60, ["subspace"]),
     _case("content, subspaces", _oracle("gather"), ["subspaces"], 60, [], ["subspace"]),
-    _case("blend, subspaces", _mixed(0.7, "gather", blend=True), ["subspaces"], 60, [],
-          ["subspace"]),
+    _case(
+        "blend, subspaces", _mixed(0.7, "gather", blend=True), ["subspaces"], 60, [], ["subspace"]
+    ),
     *(
-        _case(f"{name}, three things", engine, ["mixture"], 40, genuine,
-              [claim for claim in _MIXTURES if claim not in genuine], _THREE)
+        _case(
+            f"{name}, three things",
+            engine,
+            ["mixture"],
+            40,
+            genuine,
+            [claim for claim in _MIXTURES if claim not in genuine],
+            _THREE,
+        )
         for name, engine, genuine in (
             ("slot", _oracle("slot"), ["mixture-slot"]),
             ("color", _oracle("color"), ["mixture-color"]),
@@ -274,7 +364,14 @@ CASES: tuple[Case, ...] = (
             ("blend, slot 60 %", _mixed(0.6, "color", blend=True), []),
         )
     ),
-    _case("order, four things", _oracle("order"), ["mixture"], 40, [], _MIXTURES,
-          {**_THREE, "layout": "grid", "things": 4}),
+    _case(
+        "order, four things",
+        _oracle("order"),
+        ["mixture"],
+        40,
+        [],
+        _MIXTURES,
+        {**_THREE, "layout": "grid", "things": 4},
+    ),
     _case("no binding, three things", _oracle("none"), ["mixture"], 40, [], _MIXTURES, _THREE),
-)  # fmt: skip
+)

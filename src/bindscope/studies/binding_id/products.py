@@ -93,10 +93,13 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     records_by_name = {record.name: record for record in section.records}
     for suite in section.suites:
         planted = [
-            {"kind": "oracle", "origin": "oracle",
-             **oracles[name].model_dump(mode="json", exclude_none=True)}
+            {
+                "kind": "oracle",
+                "origin": "oracle",
+                **oracles[name].model_dump(mode="json", exclude_none=True),
+            }
             for name in suite.oracles
-        ]  # fmt: skip
+        ]
         for task in (tasks[name] for name in suite.tasks):
             if planted:
                 _add_experiments(graph, suite, task, ORACLES, _always(planted), [])
@@ -135,16 +138,25 @@ def _add_records(graph: Graph, suite: Suite, records: Records, model: VisionLang
         **suite.model_dump(mode="json", include={"resamples", "seed", "threads"}),
         "device": kind_here(suite.device),
         "records": {
-            "folder": records.folder, "file": records.file, "sha256": content_key(records.folder),
+            "folder": records.folder,
+            "file": records.file,
+            "sha256": content_key(records.folder),
         },
         "models": _published(model, suite, "records"),
-    }  # fmt: skip
-    names = {"suite": suite.name, "task": records.name, "subject": model.name,
-             "experiment": "records"}  # fmt: skip
+    }
+    names = {
+        "suite": suite.name,
+        "task": records.name,
+        "subject": model.name,
+        "experiment": "records",
+    }
     graph.add(
-        _RULE, names, content, {"weights": _weights(graph, model), "estimates": []},
+        _RULE,
+        names,
+        content,
+        {"weights": _weights(graph, model), "estimates": []},
         runs=[ENGINES["published"], RECORDS],
-    )  # fmt: skip
+    )
 
 
 def _published(model: VisionLanguageModel, suite: Suite, experiment: str) -> list[dict[str, Any]]:
@@ -175,17 +187,22 @@ def _weights(graph: Graph, model: VisionLanguageModel) -> list[Product]:
 
 
 def _add_experiments(
-    graph: Graph, suite: Suite, task: ShapesTask, subject: str,
-    models: _Models, weights: list[Product],
-) -> None:  # fmt: skip
+    graph: Graph,
+    suite: Suite,
+    task: ShapesTask,
+    subject: str,
+    models: _Models,
+    weights: list[Product],
+) -> None:
     """Add the experiments of a suite on a task and a model, and the estimates that some add.
 
     `models` says what decides answers of a kind of job: an experiment, or none of the estimates.
     """
     shared = {
         **suite.model_dump(mode="json", include={"batch_size", "threads"}),
-        "task": task.model_dump(mode="json", exclude={"name"}), "models": models(""),
-    }  # fmt: skip
+        "task": task.model_dump(mode="json", exclude={"name"}),
+        "models": models(""),
+    }
     kinds = dict.fromkeys(model["kind"] for model in shared["models"])
     if kinds.keys() - {"oracle", "toy"}:  # these are read on the CPU
         shared["device"] = kind_here(suite.device)

@@ -34,19 +34,25 @@ _BY_LEVEL: Final = ("slot", "role")  # where slots do not follow from roles both
 # What was done, in words, and its rows, the first of which is shown; in the order of a result.
 _EDITS: Final = (
     ("none", [_edit("factorizability", "none"), _edit("mean", "none"), _edit("records", "none")]),
-    ("objects replaced by other objects",
-     [_edit("factorizability", "replaced", "object", roles="all")]),
+    (
+        "objects replaced by other objects",
+        [_edit("factorizability", "replaced", "object", roles="all")],
+    ),
     ("items replaced by other items", [_edit("factorizability", "replaced", "item", roles="all")]),
-    ("mean difference added to objects",
-     [_edit("mean", "added", "object", variant=level) for level in _BY_LEVEL]),
-    ("mean difference added to items",
-     [_edit("mean", "added", "item", variant=level) for level in _BY_LEVEL]),
+    (
+        "mean difference added to objects",
+        [_edit("mean", "added", "object", variant=level) for level in _BY_LEVEL],
+    ),
+    (
+        "mean difference added to items",
+        [_edit("mean", "added", "item", variant=level) for level in _BY_LEVEL],
+    ),
     ("keys of objects swap positions", [_edit("positions", "moved", "object", dose=1.0)]),
     ("keys of items swap positions", [_edit("positions", "moved", "item", dose=1.0)]),
     ("the object hidden from the question", [_edit("records", HIDDEN[1], "object")]),
     ("as large a box elsewhere hidden", [_edit("records", HIDDEN[2], "object")]),
     ("the object against elsewhere", [_edit("records", AGAINST, "object")]),
-)  # fmt: skip
+)
 _TO_QUOTE: Final = (
     *(_edit("mean", "added", "object", variant=level) for level in _BY_LEVEL),
     _edit("factorizability", "replaced", "object", roles="all"),
@@ -92,10 +98,13 @@ def summarize(result: Result) -> Summary:
     table = result.table
     rows = quotable(table)
     cells = [
-        {"edit": row["edit"], "answers as expected": _percent(row, "share"),
-         "same answers before": _before(row)}
+        {
+            "edit": row["edit"],
+            "answers as expected": _percent(row, "share"),
+            "same answers before": _before(row),
+        }
         for row in rows.to_dict("records")
-    ]  # fmt: skip
+    ]
     first = rows.iloc[0] if len(rows) else table.iloc[0]
     unit = "images" if first["experiment"] == "records" else "scenes"
     heading = (
@@ -148,8 +157,9 @@ def draw(table: pd.DataFrame) -> Figure:
         for y, row in enumerate(panel.to_dict("records")):
             axes.plot((row["share_low"], row["share_high"]), (y, y), color=BLUE, linewidth=1.2)
             axes.plot(row["share"], y, "o", color=BLUE, markersize=3.5)
-            axes.plot(row["share"] - row.get("change", float("nan")), y, "|", color=GREY,
-                      markersize=8)  # fmt: skip
+            axes.plot(
+                row["share"] - row.get("change", float("nan")), y, "|", color=GREY, markersize=8
+            )
         axes.set_title(experiment)
         axes.set_xlim(-0.03, 1.03)
         axes.set_yticks(range(len(panel)), panel["condition"])
@@ -157,8 +167,9 @@ def draw(table: pd.DataFrame) -> Figure:
         values_along_x(axes)
     grid.label("answers as expected")
     looks = {"after the edit (95 % CI)": {"color": BLUE, "marker": "o", "linestyle": "none"}}
-    return grid.legend(looks, handle("same answers before", color=GREY, marker="|",
-                                     linestyle="none"))  # fmt: skip
+    return grid.legend(
+        looks, handle("same answers before", color=GREY, marker="|", linestyle="none")
+    )
 
 
 VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)

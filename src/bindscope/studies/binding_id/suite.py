@@ -90,9 +90,11 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
 
 
 def estimated(
-    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
+    engine: Engine,
+    pictures: Pictures | None,
+    spec: Mapping[str, Any],
     checkpoint: Checkpoint | None = None,
-) -> tuple[Estimates, list[Row]]:  # fmt: skip
+) -> tuple[Estimates, list[Row]]:
     """Estimate mean differences, and tell in rows of `binding_id_vectors` what they are like.
 
     `checkpoint` has the sums over batches of an earlier attempt, and takes more.
@@ -113,9 +115,12 @@ def estimated(
 
 
 def ask(
-    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
-    estimates: Estimates | None = None, checkpoints: Checkpoints | None = None,
-) -> ExperimentResult:  # fmt: skip
+    engine: Engine,
+    pictures: Pictures | None,
+    spec: Mapping[str, Any],
+    estimates: Estimates | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> ExperimentResult:
     """Run one experiment on one model.
 
     `spec` is that of a job: `experiment` with its options, and `task`. `checkpoints` keep answers
@@ -159,7 +164,7 @@ def _refuse_nonsense(engine: Any, logs: Doubles) -> None:
             engine.adapter.where if hasattr(engine, "adapter") else "the model",
             "its answers are not finite numbers",
             "check its weights; load it in bfloat16 or float32, as float16 overflows",
-        )  # fmt: skip
+        )
 
 
 def _remembered(
@@ -300,9 +305,11 @@ def _checkpoints(job: Job) -> Iterator[Checkpoints | None]:
 
 def _names(job: Job, model: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "suite": job.wildcards["suite"], "task": job.wildcards["task"],
-        "model": model["name"], "origin": model["origin"],
-    }  # fmt: skip
+        "suite": job.wildcards["suite"],
+        "task": job.wildcards["task"],
+        "model": model["name"],
+        "origin": model["origin"],
+    }
 
 
 def _lines(rows: Iterable[dict[str, Any]], names: dict[str, str]) -> list[str]:

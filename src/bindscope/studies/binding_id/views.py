@@ -11,9 +11,11 @@ from bindscope.tables.rows import rows_with
 
 MODEL = ["suite", "task", "model", "origin"]
 KINDS = {
-    "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
+    "oracle": "oracle",
+    "toy": "toy",
+    "interchange_toy": "toy, made to bind",
     "local": "from a folder",
-}  # said beside every name  # fmt: skip
+}  # said beside every name
 
 
 def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
@@ -80,8 +82,9 @@ def most_measured(
             covered |= pairs[key]
             most -= len(pairs[key])
     tasks = {task for task, _ in chosen}
-    missing = {f"{task} of {suite}" if task in tasks else task
-               for task, suite in {*pairs} - {*chosen}}  # fmt: skip
+    missing = {
+        f"{task} of {suite}" if task in tasks else task for task, suite in {*pairs} - {*chosen}
+    }
     note = f"Not shown, see the table: {', '.join(sorted(missing))}." if missing else ""
     return table[pd.MultiIndex.from_frame(table[["task", "suite"]]).isin(chosen)], note
 

@@ -118,9 +118,13 @@ def find_rivals(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
 
 
 def account_rows(
-    answers: Answers, trials: Sequence[Trial], predictions: Predictions,
-    rivals: Mapping[str, Sequence[str]], samples: int, seed: int,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+    answers: Answers,
+    trials: Sequence[Trial],
+    predictions: Predictions,
+    rivals: Mapping[str, Sequence[str]],
+    samples: int,
+    seed: int,
+) -> Iterator[dict[str, Any]]:
     """Yield a row of how many of a trial's answers are those that an account predicts.
 
     `rivals` are the accounts that one is not told from by what it predicts itself.
@@ -138,9 +142,14 @@ def account_rows(
             if row:
                 effect = normalized_effect(answers, i, ours, samples, seed)
                 yield {
-                    "trial": i, "query": "all", "candidate": account, "expected": 0,
-                    "n_rows": len(ours), **row, **ends("effect", effect),
-                }  # fmt: skip
+                    "trial": i,
+                    "query": "all",
+                    "candidate": account,
+                    "expected": 0,
+                    "n_rows": len(ours),
+                    **row,
+                    **ends("effect", effect),
+                }
 
 
 def _agreement(name: str, logs: Doubles, *expected: Integers) -> dict[str, Any]:

@@ -80,10 +80,12 @@ def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
     has_ended = bool((whole.gap <= TOLERANCE).all())
     for name, values in zip(PARTS, shares.T, strict=True):
         yield {
-            **names, "candidate": name,
+            **names,
+            "candidate": name,
             **ends("share", _interval(values, n) if has_ended else None),
-            **ends("bits", bits.get(name)), **ends("effect", weights.get(name)),
-        }  # fmt: skip
+            **ends("bits", bits.get(name)),
+            **ends("effect", weights.get(name)),
+        }
     for name in ("mixture", "saturated"):
         yield {**names, "candidate": name, **ends("bits", bits[name])}
 
@@ -144,8 +146,12 @@ def held_out(rows: Doubles, samples: int, seed: int) -> Iterator[tuple[str, Inte
     """
     things, folds = rows.shape[-1], np.arange(len(rows)) % FOLDS
     present, parts = np.unique(folds), parts_of(things)[1:]
-    train = np.stack([rows[folds != fold].sum(axis=0) if len(present) > 1 else rows.sum(axis=0)
-                      for fold in present])  # fmt: skip
+    train = np.stack(
+        [
+            rows[folds != fold].sum(axis=0) if len(present) > 1 else rows.sum(axis=0)
+            for fold in present
+        ]
+    )
     guesses = range(_N, parts.shape[-1])
     models = {name: _mixed(train, parts[..., [i, *guesses]]) for i, name in enumerate(MIXED)}
     models["mixture"] = _mixed(train, parts)

@@ -100,9 +100,10 @@ def comparisons(
     p_values = [sign_test(after, before) for after, before in pairs]
     differences = [after - before for after, before in pairs]
     changes = [
-        change for _, alike in groupby(differences, key=len)
+        change
+        for _, alike in groupby(differences, key=len)
         for change in paired_changes(np.stack(list(alike), axis=1), samples, seed)
-    ]  # fmt: skip
+    ]
     p_adjusted = [float(p) for p in holm(p_values)] if p_values else []
     return [
         {**ends("change", change), "p_value": p, "p_adjusted": adjusted, **change_tests(column)}
@@ -234,11 +235,14 @@ def _summary(answers: Answers, trial: int, samples: int, seed: int) -> Row:
     per_row, leads = right(logs, expected), lead(logs, expected)
     means = resampled_means(leads[:, None], samples, seed)[:, 0]
     return {
-        "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(logs),
+        "query": "all",
+        "candidate": "expected",
+        "expected": 1,
+        "n_rows": len(logs),
         **ends("share", share(per_row)),
         **ends("lead", Interval(float(leads.mean()), *interval(means))),
         **ends("own", share(right(logs, answers.places(0)))),
-    }  # fmt: skip
+    }
 
 
 def _changes(answers: Answers, samples: int, seed: int) -> list[Row]:
@@ -279,7 +283,10 @@ def _cells(answers: Answers, trial: int, samples: int, seed: int) -> Iterator[Ro
     for i, j in np.ndindex(*logs.shape[1:]):
         mean = Interval(float(logs[:, i, j].mean()), *interval(means[:, i, j]))
         yield {
-            "query": label_role("O", i, things), "candidate": label_role("I", j, things),
-            "expected": int(expected[i] == j), "n_rows": len(logs),
-            **ends("mean_logprob", mean), **ends("share", share(best[:, i, j])),
-        }  # fmt: skip
+            "query": label_role("O", i, things),
+            "candidate": label_role("I", j, things),
+            "expected": int(expected[i] == j),
+            "n_rows": len(logs),
+            **ends("mean_logprob", mean),
+            **ends("share", share(best[:, i, j])),
+        }

@@ -28,15 +28,19 @@ NOTES = Notes(
     foreign=True,
     claims=(
         ConditionClaim(
-            "works", "objects-replaced", "Replaced objects take over the item of the place",
+            "works",
+            "objects-replaced",
+            "Replaced objects take over the item of the place",
             ({**_ALL, "groups": "object"},),
         ),
         ConditionClaim(
-            "works", "items-replaced", "Replaced items are found by the object of the place",
+            "works",
+            "items-replaced",
+            "Replaced items are found by the object of the place",
             ({**_ALL, "groups": "item"},),
         ),
         ConditionClaim(
             "nothing", "colors-replaced", "Replacing colors", ({**_ALL, "groups": "color"},)
         ),
     ),
-)  # fmt: skip
+)

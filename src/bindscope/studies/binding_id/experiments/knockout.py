@@ -13,8 +13,10 @@ from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
 Seer = Literal["question"] | Group
 EDGES: tuple[tuple[Seer, Group], ...] = (
     *(("question", group) for group in GROUPS),
-    ("color", "object"), ("item", "object"), ("item", "color"),
-)  # fmt: skip
+    ("color", "object"),
+    ("item", "object"),
+    ("item", "color"),
+)
 
 
 def plan(batch: Batch) -> Plan:
@@ -23,9 +25,12 @@ def plan(batch: Batch) -> Plan:
 
 
 def hidden(
-    batch: Batch, group: Group, seer: Seer = "question", layers: Sequence[int] | None = None,
+    batch: Batch,
+    group: Group,
+    seer: Seer = "question",
+    layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-) -> Trial:  # fmt: skip
+) -> Trial:
     """Return the trial that hides a group, at some layers and heads or at all of them."""
     span, blind = (None if numbers is None else tuple(numbers) for numbers in (layers, heads))
     edits = [Knockout(group, role, span, seer, heads=blind) for role in batch.roles]

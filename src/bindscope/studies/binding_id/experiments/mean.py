@@ -19,13 +19,20 @@ from bindscope.studies.binding_id.tasks.scenes import EXCHANGED, GROUPS, Group
 Floats = NDArray[np.floating]
 # As in the paper, and beside it colors and items together.
 COMBINATIONS: tuple[tuple[Group, ...], ...] = (
-    ("object",), ("item",), ("color",), ("object", "item"), ("color", "item"),
+    ("object",),
+    ("item",),
+    ("color",),
+    ("object", "item"),
+    ("color", "item"),
     ("object", "item", "color"),
-)  # fmt: skip
+)
 SCALES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)  # of mean differences
 TRANSFERS: tuple[tuple[Group, Group], ...] = (
-    ("item", "object"), ("object", "item"), ("object", "color"), ("color", "object"),
-)  # fmt: skip
+    ("item", "object"),
+    ("object", "item"),
+    ("object", "color"),
+    ("color", "object"),
+)
 
 
 def plan(batch: Batch) -> Plan:
@@ -178,25 +185,69 @@ NOTES = Notes(
     # Nulls have the level of the condition that they guard; both take slots where there are such.
     # Of colors there is no difference between slots, so the one between roles is judged.
     claims=(
-        ConditionClaim("works", "mean-objects", "Adding the mean difference to objects swaps their "
-                       "items", _between("object")),
-        ConditionClaim("works", "mean-items", "Adding the mean difference to items swaps their "
-                       "objects", _between("item")),
-        ConditionClaim("works", "mean-both", "Adding both mean differences leaves the answers",
-                       _between("object+item")),
-        ConditionClaim("nothing", "mean-colors", "Adding the mean difference between roles to "
-                       "colors", _between("color")),
-        ConditionClaim("nothing", "random-objects", "Adding plus and minus one random vector, as "
-                       "long as the mean difference, to objects", _between("object", "random")),
-        ConditionClaim("nothing", "random-items", "Adding plus and minus one random vector, as "
-                       "long as the mean difference, to items", _between("item", "random")),
-        ConditionClaim("least", "gate-control", "at least 95 % of the questions are answered "
-                       "without intervention", ({"how": "none"},), 0.95),
-        ConditionClaim("most", "gate-objects", "with the mean difference on objects at most 10 % "
-                       "of the objects keep their items", _between("object"), 0.10),
-        ConditionClaim("most", "gate-items", "with the mean difference on items at most 10 % of "
-                       "the objects keep their items", _between("item"), 0.10),
-        ConditionClaim("least", "gate-both", "with both mean differences at least 90 % of the "
-                       "objects keep their items", _between("object+item"), 0.90),
+        ConditionClaim(
+            "works",
+            "mean-objects",
+            "Adding the mean difference to objects swaps their items",
+            _between("object"),
+        ),
+        ConditionClaim(
+            "works",
+            "mean-items",
+            "Adding the mean difference to items swaps their objects",
+            _between("item"),
+        ),
+        ConditionClaim(
+            "works",
+            "mean-both",
+            "Adding both mean differences leaves the answers",
+            _between("object+item"),
+        ),
+        ConditionClaim(
+            "nothing",
+            "mean-colors",
+            "Adding the mean difference between roles to colors",
+            _between("color"),
+        ),
+        ConditionClaim(
+            "nothing",
+            "random-objects",
+            "Adding plus and minus one random vector, as long as the mean difference, to objects",
+            _between("object", "random"),
+        ),
+        ConditionClaim(
+            "nothing",
+            "random-items",
+            "Adding plus and minus one random vector, as long as the mean difference, to items",
+            _between("item", "random"),
+        ),
+        ConditionClaim(
+            "least",
+            "gate-control",
+            "at least 95 % of the questions are answered without intervention",
+            ({"how": "none"},),
+            0.95,
+        ),
+        ConditionClaim(
+            "most",
+            "gate-objects",
+            "with the mean difference on objects at most 10 % of the objects keep their items",
+            _between("object"),
+            0.10,
+        ),
+        ConditionClaim(
+            "most",
+            "gate-items",
+            "with the mean difference on items at most 10 % of the objects keep their items",
+            _between("item"),
+            0.10,
+        ),
+        ConditionClaim(
+            "least",
+            "gate-both",
+            "with both mean differences at least 90 % of the objects keep their items",
+            _between("object+item"),
+            0.90,
+        ),
     ),
-)  # fmt: skip
+)

@@ -21,10 +21,14 @@ def plan(batch: Batch) -> Plan:
     some = sorted({0, cells // 3, cells // 2, cells - 1})  # corners and the middle
     kinds += [("cell alone", cell, Tokens(cells=(cell,))) for cell in some]
     trials = [
-        trial(how, [Replace("object", role, tokens=tokens) for role in batch.roles], expected,
-              dose=dose)
+        trial(
+            how,
+            [Replace("object", role, tokens=tokens) for role in batch.roles],
+            expected,
+            dose=dose,
+        )
         for how, dose, tokens in kinds
-    ]  # fmt: skip
+    ]
     background = Tokens(support="background")
     if engine.positions(batch.base, "object", 0, background).shape[1]:
         rest = [Replace("object", 0, tokens=background)]
@@ -37,8 +41,11 @@ NOTES = Notes(
     foreign=True,
     claims=(
         ConditionClaim(
-            "works", "first-view", "Objects that are replaced in the first view of the image only "
-            "take over the item of the place", ({"how": "view alone", "dose": 0.0},),
+            "works",
+            "first-view",
+            "Objects that are replaced in the first view of the image only "
+            "take over the item of the place",
+            ({"how": "view alone", "dose": 0.0},),
         ),
     ),
-)  # fmt: skip
+)

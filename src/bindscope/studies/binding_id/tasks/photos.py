@@ -104,9 +104,7 @@ def answer(
     try:
         return Answered(_answer(engine, record, draw, check), record.roles)
     except BindscopeError as error:
-        raise InputError(
-            f"{record.where}, {error.where}", error.problem, error.remedy
-        ) from error  # fmt: skip
+        raise InputError(f"{record.where}, {error.where}", error.problem, error.remedy) from error
 
 
 def _answer(
@@ -155,9 +153,10 @@ def elsewhere(
     """
     left, top, right, bottom = record.boxes[role].tolist()
     covered = {
-        int(token) for i in range(len(record.boxes))
+        int(token)
+        for i in range(len(record.boxes))
         for token in image.select(record.boxes, i, _BOX, "inside")
-    }  # fmt: skip
+    }
     size, area = (right - left, bottom - top), len(image.select(record.boxes, role, _BOX, "inside"))
     room = [whole - box_side for whole, box_side in zip(record.size, size, strict=True)]
     steps = [np.unique(np.linspace(0, free, _STEPS).astype(np.int64)) for free in room]
@@ -195,12 +194,22 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
         rows, is_control = there[name], trial == 0
         means = resampled_means(leads[rows][:, [after]], samples, seed)[:, 0]
         yield {
-            "experiment": RECORDS, "trial": trial, "how": name, "frozen": 1, "dose": None,
-            "groups": "" if is_control else "object", "roles": "",
+            "experiment": RECORDS,
+            "trial": trial,
+            "how": name,
+            "frozen": 1,
+            "dose": None,
+            "groups": "" if is_control else "object",
+            "roles": "",
             "variant": "" if is_control else "question",
-            "first_layer": None, "last_layer": None, "head": None,
-            "query": "all", "candidate": "expected", "expected": 1, "n_rows": int(rows.sum()),
+            "first_layer": None,
+            "last_layer": None,
+            "head": None,
+            "query": "all",
+            "candidate": "expected",
+            "expected": 1,
+            "n_rows": int(rows.sum()),
             **ends("share", share(rights[rows, after])),
             **ends("lead", Interval(float(leads[rows, after].mean()), *interval(means))),
             **test,
-        }  # fmt: skip
+        }

@@ -164,9 +164,10 @@ def _image(
     array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8:
         raise InputError(
-            f"{where}, image", f"it is {array.shape} of {array.dtype}",
+            f"{where}, image",
+            f"it is {array.shape} of {array.dtype}",
             "name a file, or give uint8 (height, width, 3)",
-        )  # fmt: skip
+        )
     return array, (array.shape[1], array.shape[0])
 
 
@@ -195,9 +196,10 @@ def _box(where: str, box: Any, size: tuple[int, int]) -> list[int]:
     values, (width, height) = np.asarray(box, object).tolist(), size
     if not isinstance(values, list) or [type(value) for value in values] != [int] * 4:
         raise InputError(
-            where, "there is no `box`" if values is None else f"`box` is {values}",
+            where,
+            "there is no `box`" if values is None else f"`box` is {values}",
             "give left, top, right and bottom in whole pixels, the last two exclusive",
-        )  # fmt: skip
+        )
     left, top, right, bottom = values
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise InputError(
@@ -213,9 +215,10 @@ def _span(where: str, key: str, value: Any, context: str) -> tuple[int, int]:
     if isinstance(value, str) and value:
         if (times := context.count(value)) != 1:
             raise InputError(
-                f"{where}, {key}", f"{value!r} stands {times} times in the context",
+                f"{where}, {key}",
+                f"{value!r} stands {times} times in the context",
                 "give a text that stands there once, or [first, past-the-last] character",
-            )  # fmt: skip
+            )
         return context.index(value), context.index(value) + len(value)
     if isinstance(value, list) and [type(at) for at in value] == [int, int]:
         start, end = value

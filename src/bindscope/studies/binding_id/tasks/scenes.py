@@ -72,9 +72,10 @@ class Scenes:
         expected = {name: (*self.shape.shape[:2], *[4] * (name == "boxes")) for name in shapes}
         if shapes != expected or self.shape.ndim != 2:
             raise InputError(
-                "scenes", f"arrays have shapes {shapes}",
+                "scenes",
+                f"arrays have shapes {shapes}",
                 "give every array a row per scene and a column per role, boxes four numbers",
-            )  # fmt: skip
+            )
 
     def __len__(self) -> int:
         return len(self.shape)
@@ -164,8 +165,17 @@ Pictures = Callable[[Scenes], NDArray[np.uint8]]
 
 
 LayoutName = Literal["pair", "level", "grid", "sprites"]
-COMPASS = ("northwest", "north", "northeast", "west", "centre", "east", "southwest", "south",
-           "southeast")  # fmt: skip
+COMPASS = (
+    "northwest",
+    "north",
+    "northeast",
+    "west",
+    "centre",
+    "east",
+    "southwest",
+    "south",
+    "southeast",
+)
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,10 @@ class ToyAdapter(Decoder):
         words = list(re.finditer(r"\S+", text))
         if unknown := [word[0] for word in words if word[0] not in self._numbers]:
             raise InputError(
-                f"the text {text!r}", f"{self.where} does not know {', '.join(unknown)}",
+                f"the text {text!r}",
+                f"{self.where} does not know {', '.join(unknown)}",
                 "use the toy's own words and the template `short`",
-            )  # fmt: skip
+            )
         return [self._numbers[word[0]] for word in words], [word.span() for word in words]
 
     def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
@@ -89,10 +90,11 @@ class ToyAdapter(Decoder):
         places = [[place for place, number in enumerate(row) if number == mark] for row in rows]
         if len(lengths) > 1 or any(positions != [0] for positions in places):
             raise InputError(
-                "the prompts of a toy", f"they have {sorted(lengths)} words and images at places "
+                "the prompts of a toy",
+                f"they have {sorted(lengths)} words and images at places "
                 f"{sorted({place for positions in places for place in positions})}",
                 f"put equally many words in each, and {IMAGE} once in front",
-            )  # fmt: skip
+            )
         ids = torch.tensor(rows, dtype=torch.int64, device=self.device)
         height, width = (side // self.toy.patch_px for side in images.shape[1:3])
         view = plain_view("the image", 0, width, height, width, *images.shape[1:3])
@@ -122,9 +124,11 @@ class _OfImages(nn.Module):
         tokens = self.toy.look(pixels)
         places = torch.arange(tokens.shape[1], device=tokens.device)[None]
         done = self.network.model.language_model(
-            inputs_embeds=tokens, position_ids=places, use_cache=False,
+            inputs_embeds=tokens,
+            position_ids=places,
+            use_cache=False,
             attention_mask=torch.ones(tokens.shape[:2], device=tokens.device),
-        )  # fmt: skip
+        )
         last: Tensor = done.last_hidden_state
         return last
 
@@ -149,9 +153,11 @@ class ToyImages(HookedModule):
             *(f"network.model.language_model.layers.{i}" for i in range(len(decoder))),
         )
         config = PythonModel(
-            name="toy", source=f"python:{__name__}:load_vision", modules=modules,
+            name="toy",
+            source=f"python:{__name__}:load_vision",
+            modules=modules,
             transform=Pixels(input_px=side),
-        )  # fmt: skip
+        )
         super().__init__(where, _OfImages(toy), config, device, side)
         self._toy = toy
 

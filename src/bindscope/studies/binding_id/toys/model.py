@@ -96,21 +96,32 @@ def _config(vocabulary: Vocabulary) -> Any:
     config_class: Any = LlavaOnevisionConfig  # takes more than its annotations say
     return config_class(
         vision_config=SiglipVisionConfig(
-            hidden_size=TOWER_WIDTH, num_hidden_layers=TOWER_LAYERS,
-            num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * TOWER_WIDTH,
-            image_size=side, patch_size=PATCH_PX, vision_use_head=False,
+            hidden_size=TOWER_WIDTH,
+            num_hidden_layers=TOWER_LAYERS,
+            num_attention_heads=LANGUAGE_HEADS,
+            intermediate_size=4 * TOWER_WIDTH,
+            image_size=side,
+            patch_size=PATCH_PX,
+            vision_use_head=False,
         ),
         text_config=Qwen2Config(
-            hidden_size=WIDTH, num_hidden_layers=LAYERS,
-            num_attention_heads=LANGUAGE_HEADS, num_key_value_heads=KEY_HEADS,
-            intermediate_size=2 * WIDTH, vocab_size=len(vocabulary.tokens),
-            max_position_embeddings=LONGEST, tie_word_embeddings=False,
+            hidden_size=WIDTH,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=LANGUAGE_HEADS,
+            num_key_value_heads=KEY_HEADS,
+            intermediate_size=2 * WIDTH,
+            vocab_size=len(vocabulary.tokens),
+            max_position_embeddings=LONGEST,
+            tie_word_embeddings=False,
             rope_parameters={"rope_type": "default", "rope_theta": 1e4},
         ),
-        image_token_id=vocabulary.tokens.index(IMAGE), vision_feature_layer=-1,
-        vision_feature_select_strategy="full", image_grid_pinpoints=[[side, side]],
-        tie_word_embeddings=False, attn_implementation="sdpa",
-    )  # fmt: skip
+        image_token_id=vocabulary.tokens.index(IMAGE),
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+        image_grid_pinpoints=[[side, side]],
+        tie_word_embeddings=False,
+        attn_implementation="sdpa",
+    )
 
 
 def _initialise(network: nn.Module, generator: torch.Generator) -> None:
@@ -144,9 +155,14 @@ def _look_back(language: Any) -> None:
 
 
 def write(
-    trained: Trained, config: Toy, weights: Path | str, manifest: Path | str, *, code: str,
+    trained: Trained,
+    config: Toy,
+    weights: Path | str,
+    manifest: Path | str,
+    *,
+    code: str,
     spec: str = "",
-) -> None:  # fmt: skip
+) -> None:
     """Write the weights as float16 (safetensors), and last a manifest (JSON) beside them.
 
     The manifest holds `kind`, `objective`, `seed`, `input_px`, `recipe` (the configuration),
@@ -162,14 +178,21 @@ def write(
     write_json(
         manifest,
         {
-            "weights": Path(weights).name, "sha256": sha256(content),
-            "kind": TOY, "objective": config.objective, "seed": config.seed, "input_px": SIZE_PX,
+            "weights": Path(weights).name,
+            "sha256": sha256(content),
+            "kind": TOY,
+            "objective": config.objective,
+            "seed": config.seed,
+            "input_px": SIZE_PX,
             "recipe": {"model": config.model_dump(mode="json", exclude={"source"})},
-            "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
+            "tokens": list(trained.toy.vocabulary.tokens),
+            "code": code,
+            "spec": spec,
             "val_loss_bits": losses[-1] if losses else None,
-            "accuracies": trained.accuracies, "history": trained.history,
+            "accuracies": trained.accuracies,
+            "history": trained.history,
         },
-    )  # fmt: skip
+    )
 
 
 def described(training: Path) -> dict[str, Any]:

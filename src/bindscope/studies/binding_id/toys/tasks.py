@@ -56,9 +56,12 @@ class Vocabulary:
         """Return the words of both splits: a toy is trained on scenes of each."""
         splits = [words_of(split, LAYOUT) for split in SPLITS]
         parts = (
-            MARKS, *(words.shapes for words in splits), *(words.colors for words in splits),
-            *(words.items for words in splits), splits[0].places,
-        )  # fmt: skip
+            MARKS,
+            *(words.shapes for words in splits),
+            *(words.colors for words in splits),
+            *(words.items for words in splits),
+            splits[0].places,
+        )
         return cls(tuple(word for part in parts for word in part))
 
     @cached_property

@@ -151,9 +151,12 @@ def answer_loss(logits: Tensor, answers: Integers) -> Tensor:
 
 
 def naming_loss(
-    engine: VisionLanguageEngine, toy: ToyModel, scenes: Scenes, images: NDArray[np.uint8],
+    engine: VisionLanguageEngine,
+    toy: ToyModel,
+    scenes: Scenes,
+    images: NDArray[np.uint8],
     attributes: Sequence[Attribute],
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the loss of reading attributes of every thing off its image tokens, in nats.
 
     A token's logit of a word is its product with the word's embedding, over the root of the width:
@@ -177,9 +180,12 @@ def naming_loss(
 
 
 def task_loss(
-    engine: VisionLanguageEngine, toy: ToyModel, contexts: Frozen, kinds: Sequence[QuestionKind],
+    engine: VisionLanguageEngine,
+    toy: ToyModel,
+    contexts: Frozen,
+    kinds: Sequence[QuestionKind],
     probes: SlotProbes | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the loss of answering questions of some kinds about every thing, in nats.
 
     With probes, the loss of reading slots is beside it.
@@ -191,9 +197,13 @@ def task_loss(
 
 
 def interchange_loss(
-    engine: VisionLanguageEngine, toy: ToyModel, probes: SlotProbes, base: Frozen, source: Frozen,
+    engine: VisionLanguageEngine,
+    toy: ToyModel,
+    probes: SlotProbes,
+    base: Frozen,
+    source: Frozen,
     roles: Sequence[int],
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the loss of the task, of answers after replacements, and of the probes, in nats.
 
     All roles are replaced at once, or some: with single ones alone a toy finds the odd one out and
@@ -333,9 +343,12 @@ def train(config: Toy, checkpoint: Checkpoint | None = None) -> Trained:
     Descent([run], task, _plan(config), checkpoint).fit()
     toy.network.eval()
     accuracies = measure_accuracies(
-        toy, config.seed, EVALUATED_AT_END if config.training.gates else TRIED,
-        held_out=True, interchange=config.objective == "interchange",
-    )  # fmt: skip
+        toy,
+        config.seed,
+        EVALUATED_AT_END if config.training.gates else TRIED,
+        held_out=True,
+        interchange=config.objective == "interchange",
+    )
     logger.info("%s: %s", run.name, _format(accuracies))
     if config.training.gates:
         check_gates(run.name, accuracies, _remedy(config))
@@ -414,9 +427,10 @@ class _Task:
         bits = float(loss.detach()) / log(2)
         if not isfinite(bits):
             raise ModelError(
-                run.name, f"training diverged at step {run.steps + 1}",
+                run.name,
+                f"training diverged at step {run.steps + 1}",
                 f"give it another seed ({self.config.seed})",
-            )  # fmt: skip
+            )
         return bits
 
     @torch.no_grad()
@@ -427,9 +441,12 @@ class _Task:
         losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
         loss = sum(losses) / len(losses) / log(2)
         accuracies = measure_accuracies(
-            self.toy, config.seed, EVALUATED if config.training.gates else TRIED, held_out=False,
+            self.toy,
+            config.seed,
+            EVALUATED if config.training.gates else TRIED,
+            held_out=False,
             interchange=config.objective == "interchange",
-        )  # fmt: skip
+        )
         logger.info(
             "%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _format(accuracies)
         )

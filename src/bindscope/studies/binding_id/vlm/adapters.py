@@ -163,9 +163,12 @@ class Decoder(ABC):
     def decode(self, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
         """Run the decoder and its final norm; `cache` is extended by keys and values."""
         decoded: Tensor = self.language(
-            inputs_embeds=hidden, position_ids=self._library_positions(positions),
-            attention_mask=mask, past_key_values=cache, use_cache=cache is not None,
-        ).last_hidden_state  # fmt: skip
+            inputs_embeds=hidden,
+            position_ids=self._library_positions(positions),
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=cache is not None,
+        ).last_hidden_state
         return decoded
 
     def _library_positions(self, positions: Tensor) -> Tensor:
@@ -183,15 +186,19 @@ class Decoder(ABC):
         catch = Catch()
         try:
             self.layers[layer](
-                residual, attention_mask=None, past_key_values=catch, use_cache=True,
+                residual,
+                attention_mask=None,
+                past_key_values=catch,
+                use_cache=True,
                 position_embeddings=self.position_embeddings(layer, residual, positions),
-            )  # fmt: skip
+            )
         except _Reached:
             return catch.tensors
         raise ModelError(
-            self.where, f"layer {layer} does not give its keys and values to a cache",
+            self.where,
+            f"layer {layer} does not give its keys and values to a cache",
             "use a family of models that docs/studies/binding_id.md names",
-        )  # fmt: skip
+        )
 
     def position_embeddings(self, layer: int, hidden: Tensor, positions: Tensor) -> Any:
         """Return cosines and sines."""
@@ -219,9 +226,11 @@ class HuggingFace(Decoder):
         marked = getattr(processor, "image_token_id", None)
         if marked != model.config.image_token_id:
             raise ModelError(
-                where, f"its processor marks the image by token {marked}, the model looks for "
-                f"token {model.config.image_token_id}", OWN_PROCESSOR,
-            )  # fmt: skip
+                where,
+                f"its processor marks the image by token {marked}, the model looks for "
+                f"token {model.config.image_token_id}",
+                OWN_PROCESSOR,
+            )
 
     def tokenize(self, texts: Sequence[str]) -> list[Cut]:
         """Cut texts with the processor's tokenizer."""
@@ -234,32 +243,39 @@ class HuggingFace(Decoder):
         """
         from PIL import Image
 
-        processed = dict(self.processor(
-            text=list(texts), return_tensors="pt", padding=True,
-            images=[Image.fromarray(image) for image in images],
-        ))  # fmt: skip
+        processed = dict(
+            self.processor(
+                text=list(texts),
+                return_tensors="pt",
+                padding=True,
+                images=[Image.fromarray(image) for image in images],
+            )
+        )
         ids, mask = processed.pop("input_ids"), processed.pop("attention_mask", None)
         if mask is None:
             raise ModelError(
-                self.where, "its processor gives no attention mask, and without one the library "
+                self.where,
+                "its processor gives no attention mask, and without one the library "
                 "takes steps in the positions for the ends of texts",
                 "give `attention_mask` among the tokenizer's `model_input_names`",
-            )  # fmt: skip
+            )
         if not bool(mask.all()):
             lengths = sorted({int(row) for row in mask.sum(-1)})
             raise ModelError(
-                self.where, f"the prompts of a batch take {lengths} tokens",
+                self.where,
+                f"the prompts of a batch take {lengths} tokens",
                 "use words of equally many tokens, or read the scenes in batches of one length",
-            )  # fmt: skip
+            )
         image = self.image_tokens(processed, images.shape[1:3])
         marks = ids == self.model.config.image_token_id
         counts = sorted({int(row) for row in marks.sum(-1)})
         if counts != [image.features]:
             raise ModelError(
-                self.where, f"its processor makes {counts} tokens of an image of "
+                self.where,
+                f"its processor makes {counts} tokens of an image of "
                 f"{images.shape[1]} x {images.shape[2]} pixels, the model {image.features}",
                 OWN_PROCESSOR,
-            )  # fmt: skip
+            )
         first = min(view.start for view in image.views)
         tensors = {name: value.to(self.device) for name, value in processed.items()}
         start = int(marks[0].long().argmax()) - first

@@ -42,28 +42,33 @@ def refuse_backbone(where: str, language: Any) -> None:
     settings = language.config
     if (kernel := getattr(settings, "_attn_implementation", None)) not in MASKED:
         raise ModelError(
-            where, f"its attention implementation {kernel!r} ignores masks, so that hidden tokens "
-            "would stay visible", 'load the model with attn_implementation="eager" or "sdpa"',
-        )  # fmt: skip
+            where,
+            f"its attention implementation {kernel!r} ignores masks, so that hidden tokens "
+            "would stay visible",
+            'load the model with attn_implementation="eager" or "sdpa"',
+        )
     if missing := [name for name in _NEEDED if not hasattr(language, name)]:
         raise ModelError(
-            where, f"its language model ({settings.model_type}) has no `{missing[0]}`",
+            where,
+            f"its language model ({settings.model_type}) has no `{missing[0]}`",
             OTHER_BACKBONE,
-        )  # fmt: skip
+        )
     window = getattr(settings, "sliding_window", None)
     kinds = set(getattr(settings, "layer_types", None) or ["full_attention"])
     if window is not None or kinds != {"full_attention"}:
         raise ModelError(
-            where, "some of its layers see a sliding window only"
+            where,
+            "some of its layers see a sliding window only"
             + f" (`sliding_window` is {window})" * (window is not None),
             "use a model whose layers see the whole context",
-        )  # fmt: skip
+        )
     kind = (settings.rope_parameters or {}).get("rope_type", "default")
     if kind in ("dynamic", "longrope"):
         raise ModelError(
-            where, f"its rotations ({kind}) change with the length of the text",
+            where,
+            f"its rotations ({kind}) change with the length of the text",
             "use a model with fixed rotations: keys of one length cannot be moved to another",
-        )  # fmt: skip
+        )
 
 
 def check_rotations(decoder: Decoder) -> None:
@@ -114,9 +119,11 @@ def _is_same(keys: Tensor, expected: Tensor) -> bool:
 
 
 def control_difference(
-    engine: VisionLanguageEngine, state: Frozen, questions: Sequence[Question],
+    engine: VisionLanguageEngine,
+    state: Frozen,
+    questions: Sequence[Question],
     candidates: NDArray[np.int64],
-) -> float:  # fmt: skip
+) -> float:
     """Return by how many nats control answers differ from those of the model's own pass, at most.
 
     The engine reads all questions side by side behind one cache, the model one whole prompt each.
@@ -137,12 +144,15 @@ def record_difference(engine: VisionLanguageEngine, nats: float) -> None:
     if kind not in _EXACT:
         log.info(
             "%s: control answers differ by %.2g nats from its own pass; smaller effects need "
-            "`precision: float32`", engine.adapter.where, nats,
-        )  # fmt: skip
+            "`precision: float32`",
+            engine.adapter.where,
+            nats,
+        )
     if nats > (_NATS if kind in _EXACT else _NATS_ROUNDED):
         raise ModelError(
-            engine.adapter.where, "log-probabilities of its answers behind a cache differ by "
+            engine.adapter.where,
+            "log-probabilities of its answers behind a cache differ by "
             f"{nats:.2g} nats from those of its own pass over the whole prompt",
             'load it in float32 with attn_implementation="eager"; if they still differ, '
             + OTHER_BACKBONE,
-        )  # fmt: skip
+        )

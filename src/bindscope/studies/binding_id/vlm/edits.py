@@ -100,9 +100,10 @@ class Frozen:
     def _text_tokens(self, where: str, group: Group, role: int, tokens: Tokens) -> Tensor:
         if (group, role) not in self.text:
             raise InputError(
-                where, "the prompt's template does not say where it stands",
+                where,
+                "the prompt's template does not say where it stands",
                 "give its characters in `Prompt.spans`",
-            )  # fmt: skip
+            )
         words = self.text[group, role]
         return words if tokens.cells is None else words[:, list(tokens.cells)]
 
@@ -113,9 +114,10 @@ class Frozen:
         indices = [select(boxes, role, tokens, self.border) for boxes in regions]
         if len(counts := {len(part) for part in indices}) > 1:
             raise InputError(
-                where, f"it has {sorted(counts)} tokens, depending on the scene",
+                where,
+                f"it has {sorted(counts)} tokens, depending on the scene",
                 "give things of a batch boxes of one size that do not overlap",
-            )  # fmt: skip
+            )
         index = np.stack(indices)[rows.reshape(-1)] + self.inputs.start
         return torch.from_numpy(index).to(self.inputs.ids.device)
 
@@ -153,9 +155,10 @@ class Edits:
     def of_kind(self, layer: int, kind: type[EditKind]) -> list[EditKind]:
         """Return the interventions of a kind that edit a layer."""
         return [
-            edit for edit in self.interventions
+            edit
+            for edit in self.interventions
             if isinstance(edit, kind) and (edit.layers is None or layer in edit.layers)
-        ]  # fmt: skip
+        ]
 
     def replaced(self, layer: int) -> list[Replace]:
         """Return the replacements of whole tokens."""
@@ -174,9 +177,10 @@ class Edits:
         origin = self.base if edit.context == "base" else self.source
         if origin is None:
             raise InputError(
-                "a replacement", "it takes tokens from a source, and none was given",
+                "a replacement",
+                "it takes tokens from a source, and none was given",
                 "give source contexts",
-            )  # fmt: skip
+            )
         role = edit.role if edit.by is None else edit.by
         return origin, origin.tokens(edit.group, role, edit.tokens)
 

@@ -235,9 +235,12 @@ class VisionLanguageEngine:
         return self._read(scenes, read, inputs, token_spans(adapter, read, inputs.ids))
 
     def _read(
-        self, scenes: Scenes, read: Contexts, inputs: Inputs,
+        self,
+        scenes: Scenes,
+        read: Contexts,
+        inputs: Inputs,
         text: dict[tuple[Group, int], Tensor],
-    ) -> Frozen:  # fmt: skip
+    ) -> Frozen:
         pad, border = self.options.pad, self.options.border
         state = Frozen(scenes, read, inputs, text, self.adapter.embed(inputs), pad, border)
         stored = state.tokens_to_store()
@@ -271,10 +274,11 @@ class VisionLanguageEngine:
         """Return log-probabilities of candidates; InputError where a request does not fit."""
         if not conditions or not questions or len(candidates) != len(base.scenes):
             raise InputError(
-                "answers", f"{len(conditions)} conditions, {len(questions)} questions and "
+                "answers",
+                f"{len(conditions)} conditions, {len(questions)} questions and "
                 f"candidates for {len(candidates)} of {len(base.scenes)} scenes were asked for",
                 "ask for at least one condition and question, and give candidates per scene",
-            )  # fmt: skip
+            )
         question, targets = self.encode_questions(base, questions, candidates)
         step, logs = self.conditions_at_once(base), []
         with torch.inference_mode():
@@ -303,15 +307,19 @@ class VisionLanguageEngine:
         return tokenized, targets
 
     def _answer(
-        self, frozen: Sequence[bool], edits: Sequence[Edits], questions: Sequence[Tensor],
+        self,
+        frozen: Sequence[bool],
+        edits: Sequence[Edits],
+        questions: Sequence[Tensor],
         candidates: Tensor,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Return log-probabilities, float64 (n, conditions, questions, c)."""
         caches = [
-            edited(self.adapter, edit) if is_frozen
+            edited(self.adapter, edit)
+            if is_frozen
             else context_pass(self.adapter, edit.base.embedded, edit)[0]
             for is_frozen, edit in zip(frozen, edits, strict=True)
-        ]  # fmt: skip
+        ]
         return self.log_probabilities(
             question_pass(self.adapter, caches, edits, questions), candidates
         )
@@ -332,10 +340,11 @@ def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint
     """Refuse missing images, and boxes that are empty or reach beyond the image."""
     if images is None or images.shape[:1] != (len(scenes),) or images.ndim != 4:
         raise InputError(
-            "the images", f"there are {len(scenes)} scenes and "
+            "the images",
+            f"there are {len(scenes)} scenes and "
             + ("no images" if images is None else f"images of shape {images.shape}"),
             "give uint8 (scenes, height, width, 3)",
-        )  # fmt: skip
+        )
     height, width = images.shape[1:3]
     left, top, right, bottom = np.moveaxis(scenes.boxes, -1, 0)
     good = (left >= 0) & (top >= 0) & (left < right) & (top < bottom)

@@ -132,23 +132,28 @@ class ImageTokens:
         numbers = range(len(self.views)) if tokens.views is None else tokens.views
         if wrong := [n for n in numbers if not 0 <= n < len(self.views)]:
             raise InputError(
-                f"view {wrong[0]}", f"this model has {len(self.views)} views of an image",
+                f"view {wrong[0]}",
+                f"this model has {len(self.views)} views of an image",
                 "views are counted from 0; name those that there are",
-            )  # fmt: skip
+            )
         return [self.views[n] for n in numbers]
 
 
-def plain_view(name: str, start: int, stride: int, rows: int, columns: int,
-               height: float, width: float) -> View:  # fmt: skip
+def plain_view(
+    name: str, start: int, stride: int, rows: int, columns: int, height: float, width: float
+) -> View:
     """Return a view whose cells share the image evenly."""
     x, y = np.linspace(0, width, columns + 1), np.linspace(0, height, rows + 1)
     return View(name, start, stride, x, y)
 
 
 def llava_views(
-    size: tuple[int, int], side: int, patch: int, pinpoints: Sequence[Sequence[int]],
+    size: tuple[int, int],
+    side: int,
+    patch: int,
+    pinpoints: Sequence[Sequence[int]],
     max_crops: int,
-) -> ImageTokens:  # fmt: skip
+) -> ImageTokens:
     """Return the two views of LLaVA-OneVision: the whole image, and anyres crops of it.
 
     `size` is the image's height and width, `side` and `patch` those of a crop and of a patch in
@@ -257,7 +262,8 @@ def _inside(numbers: Indices, total: int) -> Indices:
 def _places(cells: Indices, places: Sequence[int]) -> Indices:
     if wrong := [place for place in places if not 0 <= place < len(cells)]:
         raise InputError(
-            f"cell {wrong[0]}", f"the thing has {len(cells)} cells in a view",
+            f"cell {wrong[0]}",
+            f"the thing has {len(cells)} cells in a view",
             "cells are counted from 0, in raster order; change the list or the padding",
-        )  # fmt: skip
+        )
     return cells[list(places)]

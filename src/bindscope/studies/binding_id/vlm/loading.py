@@ -44,9 +44,12 @@ class LlavaOnevision(HuggingFace):
         settings = self.model.config
         most = int(str(settings.vision_aspect_ratio).removeprefix("anyres_max_"))
         return llava_views(
-            (size[0], size[1]), settings.vision_config.image_size,
-            settings.vision_config.patch_size, settings.image_grid_pinpoints, most,
-        )  # fmt: skip
+            (size[0], size[1]),
+            settings.vision_config.image_size,
+            settings.vision_config.patch_size,
+            settings.image_grid_pinpoints,
+            most,
+        )
 
 
 class Qwen2VL(HuggingFace):
@@ -89,9 +92,10 @@ def adapt(where: str, model: Any, processor: Any, device: torch.device | str | N
     if kind not in FAMILIES:
         blind = ", and this one has no image tokens" * (not hasattr(settings, "image_token_id"))
         raise ModelError(
-            where, f"models of type {kind!r} are not supported{blind}",
+            where,
+            f"models of type {kind!r} are not supported{blind}",
             f"use one of {', '.join(FAMILIES)}",
-        )  # fmt: skip
+        )
     adapter = FAMILIES[kind][1](where, model, processor, device)
     refuse_backbone(where, adapter.language)
     check_rotations(adapter)
@@ -105,9 +109,13 @@ LINE_BREAKS = "\n\n"
 
 
 def load_engine(
-    config: VisionLanguageModel, weights: Path | None = None, *, device: str = "cpu",
-    rule: Rule | None = None, form: Form | None = None,
-) -> VisionLanguageEngine:  # fmt: skip
+    config: VisionLanguageModel,
+    weights: Path | None = None,
+    *,
+    device: str = "cpu",
+    rule: Rule | None = None,
+    form: Form | None = None,
+) -> VisionLanguageEngine:
     """Load a model, frozen, as an engine.
 
     `weights` is the manifest of the rule that downloaded it; None for a `path:`, and to look in the
@@ -127,18 +135,22 @@ def load_engine(
     form = form or Form()
     paper = config.compat == "paper"
     options = Options(
-        pad=RELEASED_PAD if paper else 0, border="official" if paper else "inside",
+        pad=RELEASED_PAD if paper else 0,
+        border="official" if paper else "inside",
         answer="bare" if paper else "space",
         batch_size=config.batch_size or Options.batch_size,
         lead="" if form.template == "short" else LINE_BREAKS,
-    )  # fmt: skip
+    )
     if rule is not None:
         form = _counted(form, paper, processor, kind, rule, options, where)
     precision = precision_of(config.precision, config.compat, device.partition(":")[0])
     model = from_files(
-        getattr(transformers, FAMILIES[kind][0]), folder, where,
-        dtype=getattr(torch, precision), attn_implementation=config.attention,
-    )  # fmt: skip
+        getattr(transformers, FAMILIES[kind][0]),
+        folder,
+        where,
+        dtype=getattr(torch, precision),
+        attn_implementation=config.attention,
+    )
     freeze(model, torch.device(device))
     adapter = adapt(where, model, processor, device)
     return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
@@ -212,21 +224,24 @@ def _opened(config: VisionLanguageModel, weights: Path | None, where: str) -> tu
         settings = transformers.AutoConfig.from_pretrained(resolved.folder, **LOCAL)
     except UNREADABLE as error:
         raise ModelError(
-            where, f"transformers does not read its configuration ({unread(error)})",
+            where,
+            f"transformers does not read its configuration ({unread(error)})",
             f"use one of {', '.join(FAMILIES)}",
-        ) from error  # fmt: skip
+        ) from error
     if settings.model_type not in FAMILIES:
         raise ModelError(
-            where, f"models of type {settings.model_type!r} are not supported",
+            where,
+            f"models of type {settings.model_type!r} are not supported",
             f"use one of {', '.join(FAMILIES)}",
-        )  # fmt: skip
+        )
     processors: Any = transformers.AutoProcessor
     try:
         processor = processors.from_pretrained(resolved.folder, **LOCAL)
     except UNREADABLE as error:
         raise ModelError(
-            where, f"its processor cannot be read ({unread(error)})",
+            where,
+            f"its processor cannot be read ({unread(error)})",
             "put the files of its processor and tokenizer beside config.json "
             "(`processor.save_pretrained`)",
-        ) from error  # fmt: skip
+        ) from error
     return resolved.folder, settings.model_type, processor

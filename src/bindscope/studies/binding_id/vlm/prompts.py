@@ -59,24 +59,24 @@ def contexts(prompts: Sequence[Prompt], image_text: str, lead: str) -> Contexts:
     for prompt in prompts:
         if (times := prompt.context.count(IMAGE)) != 1:
             raise InputError(
-                "the prompt's template", f"{IMAGE} is there {times} times, and there is an image",
+                "the prompt's template",
+                f"{IMAGE} is there {times} times, and there is an image",
                 "name the image once",
-            )  # fmt: skip
+            )
         ends.append(prompt.context.index(IMAGE) + len(image_text))
         prompt = with_image(prompt, image_text)
         if early := [name for name, (start, _) in prompt.spans.items() if start < ends[-1]]:
             raise InputError(
-                "the prompt's template", f"{early[0]} stands before the image",
+                "the prompt's template",
+                f"{early[0]} stands before the image",
                 "put the image first: words before it cannot know what it shows",
-            )  # fmt: skip
+            )
         texts.append(prompt.context + lead)
         spans.append(prompt.spans)
     return Contexts(texts, spans, ends, lead)
 
 
-def token_spans(
-    adapter: Decoder, read: Contexts, ids: Tensor
-) -> dict[tuple[Group, int], Tensor]:  # fmt: skip
+def token_spans(adapter: Decoder, read: Contexts, ids: Tensor) -> dict[tuple[Group, int], Tensor]:
     """Return where the tokens of each group and role stand in the prompts, int64 (n, t) each.
 
     `ids` (n, T) are the contexts' tokens as the processor made them, the image's among them.
@@ -91,9 +91,11 @@ def token_spans(
         tail, moved = numbers[first:], ids.shape[1] - len(numbers)
         if ids[row, ids.shape[1] - len(tail) :].tolist() != tail:
             raise ModelError(
-                adapter.where, "its processor and its tokenizer cut the text behind the image "
-                f"differently ({read.texts[row][end:]!r})", OWN_PROCESSOR,
-            )  # fmt: skip
+                adapter.where,
+                "its processor and its tokenizer cut the text behind the image "
+                f"differently ({read.texts[row][end:]!r})",
+                OWN_PROCESSOR,
+            )
         for name, (a, b) in read.spans[row].items():
             spans = [
                 token + moved
@@ -103,12 +105,13 @@ def token_spans(
             places.setdefault(name, []).append(spans)
     return {
         name: _rectangle(
-            f"the {name[0]} of role {name[1]}", rows,
+            f"the {name[0]} of role {name[1]}",
+            rows,
             [text[slice(*spans[name])] for text, spans in zip(read.texts, read.spans, strict=True)],
             ids.device,
         )
         for name, rows in places.items()
-    }  # fmt: skip
+    }
 
 
 def _rectangle(
@@ -119,10 +122,10 @@ def _rectangle(
     if len(set(lengths)) > 1:
         differing = next(row for row, length in enumerate(lengths) if length != lengths[0])
         raise InputError(
-            where, f"{words[0]!r} takes {lengths[0]} tokens and {words[differing]!r} "
-            f"{lengths[differing]}",
+            where,
+            f"{words[0]!r} takes {lengths[0]} tokens and {words[differing]!r} {lengths[differing]}",
             "use words of equally many tokens: one for each shape, color and item",
-        )  # fmt: skip
+        )
     return torch.tensor(rows, dtype=torch.int64, device=device)
 
 
@@ -140,9 +143,10 @@ def question_tokens(
         questions = [prompt.questions[number] for prompt in prompts]
         if wrong := [question for question in questions if not question.startswith(contexts.lead)]:
             raise InputError(
-                f"the question {wrong[0]!r}", f"it does not begin with {contexts.lead!r}",
+                f"the question {wrong[0]!r}",
+                f"it does not begin with {contexts.lead!r}",
                 "set `lead` to what all questions of the template begin with, or to nothing",
-            )  # fmt: skip
+            )
         texts = [
             text + question.removeprefix(contexts.lead)
             for text, question in zip(contexts.texts, questions, strict=True)
@@ -151,10 +155,11 @@ def question_tokens(
         for text, before, (whole, _) in zip(texts, alone, adapter.tokenize(texts), strict=True):
             if whole[: len(before)] != before or len(whole) == len(before):
                 raise InputError(
-                    f"the question in {text!r}", "it changes the tokens of its context",
+                    f"the question in {text!r}",
+                    "it changes the tokens of its context",
                     "set `lead` to what all questions begin with (line breaks, say), which then is "
                     "part of the context",
-                )  # fmt: skip
+                )
             rows.append(whole[len(before) :])
         tokens_by_question.append(_rectangle(f"question {number}", rows, questions, device))
     return tokens_by_question
@@ -175,18 +180,20 @@ def answer_tokens(
     for word, numbers in zip(texts, ids, strict=True):
         if len(numbers) != 1:
             raise InputError(
-                f"the answer {word!r}", f"it is {len(numbers)} tokens for {where}",
+                f"the answer {word!r}",
+                f"it is {len(numbers)} tokens for {where}",
                 "use answers of one token: an answer is the probability of one token",
-            )  # fmt: skip
+            )
     tokens = [numbers[0] for numbers in ids]
     repeated: Mapping[int, list[str]] = {
         token: [w for w, t in zip(texts, tokens, strict=True) if t == token] for token in tokens
     }
     if same := next((group for group in repeated.values() if len(group) > 1), None):
         raise InputError(
-            f"the answers {', '.join(same)}", f"they are the same token for {where}",
+            f"the answers {', '.join(same)}",
+            f"they are the same token for {where}",
             "use words that its tokenizer knows and tells apart",
-        )  # fmt: skip
+        )
     return tokens
 
 
@@ -206,7 +213,7 @@ def chat_turn(processor: Any, where: str, image_text: str) -> Turn:
     if not words or before.count(image_text) != 1:
         raise ModelError(
             where, f"its chat template makes {rendered!r} of an image and a text", remedy
-        )  # fmt: skip
+        )
     return Turn(before.replace(image_text, IMAGE), after)
 
 
@@ -219,9 +226,10 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
     InputError: names the words, if no spaces before the shorter ones make them as long.
     """
     spaces = {
-        (frame, word): more for frame, words in _kinds(rule)
+        (frame, word): more
+        for frame, words in _kinds(rule)
         for word, more in _spaces(tokenize, where, words, form, frame).items()
-    }  # fmt: skip
+    }
     return replace(form, spaces={**form.spaces, **spaces})
 
 
@@ -255,9 +263,10 @@ def _spaces(
     if rest := [word for word in short if word not in spaces]:
         extra = plain[longest] - plain[rest[0]]
         raise InputError(
-            where, f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {rest[0]!r}, and "
+            where,
+            f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {rest[0]!r}, and "
             "no spaces before the shorter word make up for it",
             "use a model with another tokenizer; in a configuration leave the model out of this "
             "task's suites",
-        )  # fmt: skip
+        )
     return spaces
