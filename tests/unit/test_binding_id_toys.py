@@ -23,7 +23,7 @@ from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
 from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
 from bindscope.studies.binding_id.toys.training import (
-    Answers,
+    ToyAnswers,
     SlotProbes,
     answered,
     interchange_loss,
@@ -257,11 +257,11 @@ def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.Mon
         known.append(answers)
         return tokens, answers
 
-    def oracle(engine: object, contexts: object, questions: object) -> Answers:
+    def oracle(engine: object, contexts: object, questions: object) -> ToyAnswers:
         partly = known[-1].copy()
         partly[:, partly.shape[1] // len(KINDS) :] += 1
         logits = torch.nn.functional.one_hot(torch.from_numpy(partly % 90), 90).float()
-        return Answers(logits, logits)
+        return ToyAnswers(logits, logits)
 
     monkeypatch.setattr(Vocabulary, "questions", remember)
     with monkeypatch.context() as patch:
