@@ -23,8 +23,8 @@ from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
 from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
 from bindscope.studies.binding_id.toys.training import (
-    ToyAnswers,
     SlotProbes,
+    ToyAnswers,
     answered,
     interchange_loss,
     interchanged,
