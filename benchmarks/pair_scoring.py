@@ -31,8 +31,8 @@ from pair_twins import literal_logits, literal_loss
 
 from bindscope.fitting.lbfgs import descend
 from bindscope.studies.same_object.config import QuadraticScorer
-from bindscope.studies.same_object.data import Block, PairData, Pairs
-from bindscope.studies.same_object.scorers.base import Task
+from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
+from bindscope.studies.same_object.scorers.base import FitTask
 from bindscope.studies.same_object.scorers.convex import Fit, PairProblem, form_of
 from bindscope.studies.same_object.scorers.forms import Covariance
 
@@ -118,9 +118,9 @@ def drawn(size: Size) -> PairData:
     return PairData.from_arrays(sample, DrawnTokens((size.images, size.patches, size.dim)), (8, 8))
 
 
-def step(size: Size, options: Options) -> tuple[PairProblem, torch.Tensor, list[Block]]:
+def step(size: Size, options: Options) -> tuple[PairProblem, torch.Tensor, list[PairBlock]]:
     """Return a problem whose blocks are ready, and the weights to evaluate it at."""
-    pairs = Pairs(drawn(size), device=options.device)
+    pairs = PatchPairs(drawn(size), device=options.device)
     blocks = list(pairs.blocks())
     pairs.blocks = lambda: iter(blocks)
     for block in blocks:
@@ -203,7 +203,7 @@ def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:
     config = QuadraticScorer(name="p", family="quadratic")
     start = time.perf_counter()
     with torch.no_grad():
-        fit = Fit.begin(config, Task(train, val, MEMORY_MB * 2**20))
+        fit = Fit.begin(config, FitTask(train, val, MEMORY_MB * 2**20))
         assert not fit.pairs[0].in_memory
         form = form_of("quadratic", fit.covariance)
         zero = torch.zeros(form.size)

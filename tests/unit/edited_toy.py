@@ -15,7 +15,7 @@ from bindscope.models.attention import BlockAttention
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.effects import planted
 from bindscope.studies.same_object.effects.job import editor_of, interventions, measured_edits
-from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
+from bindscope.studies.same_object.effects.passes import Measuring, SampledScenes, Unedited
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
@@ -37,7 +37,7 @@ class Toy(planted.Toy):
         yield blocks[0], BlockAttention(*heads, 4.0)
 
 
-def draw_scenes(seed: int) -> Scenes:
+def draw_scenes(seed: int) -> SampledScenes:
     """Draw scenes whose patches are of objects at random."""
     generator = np.random.default_rng(seed)
     ids = generator.integers(1, OBJECTS + 1, (N, planted.PATCHES))
@@ -49,10 +49,10 @@ def draw_scenes(seed: int) -> Scenes:
         "classes": np.ones((N, 12)),
     }
     labels = PairData.from_arrays(sample, None, planted.GRID)
-    return Scenes(np.arange(N), labels, torch.from_numpy(chosen), torch.from_numpy(ids))
+    return SampledScenes(np.arange(N), labels, torch.from_numpy(chosen), torch.from_numpy(ids))
 
 
-def draw_tokens(scenes: Scenes, noise: float, copies: int, seed: int) -> Tensor:
+def draw_tokens(scenes: SampledScenes, noise: float, copies: int, seed: int) -> Tensor:
     """Return tokens that hold their object in the first directions, one-hot and noisy.
 
     Elsewhere they hold noise; with a copy the directions after the first ones hold the object, too.

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from bindscope.studies.same_object.data import Block
+from bindscope.studies.same_object.data import PairBlock
 
 
 def expanded(x):
@@ -49,7 +49,7 @@ def couples(data):
 def block_of(x, instances, valid, classes=None):
     """Return a block of tensors."""
     instances = torch.as_tensor(instances)
-    return Block(
+    return PairBlock(
         0, torch.as_tensor(x), instances,
         instances if classes is None else torch.as_tensor(classes),
         torch.as_tensor(valid), torch.zeros(*instances.shape, 2), 1,

@@ -20,15 +20,15 @@ from bindscope.studies.same_object.config import (
     QuadraticPositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.data import PairData, PatchPairs
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.scorers import convex
-from bindscope.studies.same_object.scorers.base import Task
+from bindscope.studies.same_object.scorers.base import FitTask
 from bindscope.studies.same_object.scorers.convex import PairProblem
 from bindscope.studies.same_object.scorers.forms import (
     Covariance,
-    Form,
     Linear,
+    PairForm,
     Quadratic,
 )
 from bindscope.studies.same_object.scorers.positions import (
@@ -115,7 +115,7 @@ def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
     grid, covariance = (2, 3), Covariance(torch.eye(D, dtype=torch.float64))
     curvature, columns = torch.ones(15, dtype=torch.float64), torch.tensor([1, 3])
     positions = Table(grid, curvature), CoupleTable(curvature), ImageCoupleTable(curvature, columns)
-    form = Form([Quadratic(covariance), *positions, Linear(covariance)])
+    form = PairForm([Quadratic(covariance), *positions, Linear(covariance)])
     theta = torch.tensor(draw.standard_normal(form.size))
     symmetrise(form, theta)
     cells = torch.tensor(draw.permuted(np.tile(np.arange(6), (B, 1)), axis=1))  # as M = 6 cells
@@ -184,7 +184,7 @@ def test_patches_without_an_object_are_in_no_pair():
 def test_what_stands_where_there_is_no_patch_reaches_nothing():
     data = PairData.from_arrays(blobs(6, 0), np.ones((6, 32, 3), np.float16), GRID)
     hidden = np.where(data.valid[..., None], np.float16(1), np.float16(np.nan))
-    for block in Pairs(replace(data, tokens=ArrayRows(hidden))).blocks():
+    for block in PatchPairs(replace(data, tokens=ArrayRows(hidden))).blocks():
         assert torch.isfinite(block.x).all()
 
 
@@ -194,14 +194,14 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
     train = easy[0]
     passes = []
     for memory, block in ((2**30, 2**22), (0, 2**22), (2**30, 5000), (0, 5000)):
-        pairs = Pairs(train, Task(train, train).scaling(), memory=memory, block=block)
+        pairs = PatchPairs(train, FitTask(train, train).scaling(), memory=memory, block=block)
         assert pairs.in_memory == (memory > 0)
         form = convex.form_of(kind, Covariance.measure(pairs))
         theta = torch.linspace(-0.1, 0.1, form.size)
         problem = PairProblem(form, (pairs, pairs), theta)
         loss, slope = problem.value_and_gradient(torch.zeros(form.size, 1))
         passes.append((loss, slope, *problem.value_and_gradient(-0.5 * slope)))
-    assert Pairs(train, block=5000).images < 10
+    assert PatchPairs(train, block=5000).images < 10
     for outcome in passes[1:]:
         for a, b in zip(passes[0], outcome, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
@@ -211,7 +211,7 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
 def test_the_optimum_is_scipys(easy, kind):
     """A fixed ridge around other weights: the minimum that an independent optimiser finds."""
     this = convex.Fit.begin(
-        LinearScorer(name="p", family="linear"), Task(*(split_of(s, 20, 6) for s in easy[:2]))
+        LinearScorer(name="p", family="linear"), FitTask(*(split_of(s, 20, 6) for s in easy[:2]))
     )
     form = convex.form_of(kind, this.covariance)
     centre = torch.zeros(form.size)
@@ -236,10 +236,10 @@ def test_the_optimum_is_scipys(easy, kind):
 
 def test_counted_couples_of_places_are_their_pairs(easy):
     """The same losses and gradients, whether pairs are taken one by one or as counts."""
-    pairs = Pairs(easy[0], memory=2**30)
+    pairs = PatchPairs(easy[0], memory=2**30)
     counts = Counts.count(pairs)
     grid, curvature = pairs.data.grid, counts.curvature
-    form = Form([Table(grid, curvature), CoupleTable(curvature)])
+    form = PairForm([Table(grid, curvature), CoupleTable(curvature)])
     outcomes = []
     for split in (pairs, counts):
         centre = torch.linspace(-0.5, 0.5, form.size)
@@ -258,7 +258,7 @@ def split_of(data, n, dims):
 
 
 def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
-    task = Task(*easy[:2])
+    task = FitTask(*easy[:2])
     rows = [
         convex.fit_form(config(name="p", family=kind), task)[0].columns
         for kind, config in FAMILIES.items()
@@ -274,7 +274,7 @@ def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
     Planted(noise=1.0, classes=1.5, rank=8, dim=32), Planted(binding=0.0, rank=8, dim=32),
 ], ids=["both", "places alone"])  # fmt: skip
 def test_tokens_and_positions_together_lose_no_more_than_either(planted):
-    task = Task(*planted_splits(planted, n=(60, 40, 1))[:2])
+    task = FitTask(*planted_splits(planted, n=(60, 40, 1))[:2])
     [of_places] = convex.fit_position(PositionScorer(name="p", family="position"), task)
     [of_tokens] = convex.fit_form(QuadraticScorer(name="p", family="quadratic"), task)
     family = "quadratic_position"
@@ -289,11 +289,11 @@ def test_tokens_and_positions_together_lose_no_more_than_either(planted):
 
 def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
     config = QuadraticScorer(name="p", family="quadratic", ranks=(2, 8, 64))
-    *fitted, full = convex.fit_form(config, Task(*easy[:2]))
+    *fitted, full = convex.fit_form(config, FitTask(*easy[:2]))
     assert [form.rank for form in (full, *fitted)] == [0, 2, 8, 32]  # tokens have no 64 dimensions
-    [alone] = convex.fit_form(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
+    [alone] = convex.fit_form(QuadraticScorer(name="p", family="quadratic"), FitTask(*easy[:2]))
     assert all(np.array_equal(full.weights[name], alone.weights[name]) for name in full.weights)
-    block = next(Task(*easy[:2]).pairs(full.scaling)[1].blocks())
+    block = next(FitTask(*easy[:2]).pairs(full.scaling)[1].blocks())
     whole, *parts = (form.scorer.logits(block) for form in (full, *fitted))
     torch.testing.assert_close(parts[-1], whole, rtol=1e-3, atol=1e-3)
     gaps = [float((part - whole).square().mean()) for part in parts]
@@ -305,15 +305,15 @@ def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
 
 def test_a_fit_that_is_cut_short_says_so(easy):
     config = QuadraticScorer(name="p", family="quadratic", steps=1, l2=(1e-3,))
-    [fitted] = convex.fit_form(config, Task(*easy[:2]))
+    [fitted] = convex.fit_form(config, FitTask(*easy[:2]))
     assert fitted.columns["flags"] == ["not_converged"]
 
 
 def test_two_fits_are_equal_bit_by_bit_and_memory_changes_little(easy):
     config = QuadraticScorer(name="p", family="quadratic")
-    first, second = (convex.fit_form(config, Task(*easy[:2]))[0] for _ in range(2))
+    first, second = (convex.fit_form(config, FitTask(*easy[:2]))[0] for _ in range(2))
     assert all(np.array_equal(first.weights[name], second.weights[name]) for name in first.weights)
-    [streamed] = convex.fit_form(config, Task(*easy[:2], memory=0))
+    [streamed] = convex.fit_form(config, FitTask(*easy[:2], memory=0))
     for loss in ("train_loss_bits", "val_loss_bits"):
         assert streamed.columns[loss] == pytest.approx(first.columns[loss], abs=1e-4)
 

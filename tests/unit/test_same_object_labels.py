@@ -30,7 +30,7 @@ def random_words(monkeypatch):
     def word(*_):
         return "".join(random.choices("abcdefghij", k=12))
 
-    monkeypatch.setattr(claims.Place, "words", property(word))
+    monkeypatch.setattr(claims.JudgedPlace, "words", property(word))
     for name in ("_unended", "_few"):
         monkeypatch.setattr(claims, name, word)
     named = tuple(replace(claim, sentence=word()) for claim in claims.CLAIMS)

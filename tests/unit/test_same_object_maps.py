@@ -10,10 +10,10 @@ from safetensors.numpy import save_file
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import QuadraticScorer
-from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.data import PairData, PatchPairs
 from bindscope.studies.same_object.figures.geometry import same_object_maps
 from bindscope.studies.same_object.fitted_scorer import FittedScorer, probabilities, queries_of
-from bindscope.studies.same_object.scorers.base import Task
+from bindscope.studies.same_object.scorers.base import FitTask
 from bindscope.studies.same_object.scorers.convex import fit_form
 
 
@@ -56,9 +56,9 @@ def test_a_map_says_of_a_pair_what_its_probe_says():
         for data in splits
     ]
     config = QuadraticScorer(name="p", family="quadratic", steps=5)
-    [fitted] = fit_form(config, Task(splits[0], splits[1]))
+    [fitted] = fit_form(config, FitTask(splits[0], splits[1]))
     weights = {f"2/0/0.{name}": value for name, value in fitted.weights.items()}
-    [block] = Pairs(splits[2], fitted.scaling).blocks()
+    [block] = PatchPairs(splits[2], fitted.scaling).blocks()
     expected = block.unpacked(fitted.scorer.logits(block).sigmoid())
     every = PairData.from_arrays({**blobs(2, 2, patches=16)}, None, GRID)
     places = (every.positions @ [GRID[1], 1]).astype(int)

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from bindscope.core.errors import InputError
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer, CosineScorer
-from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.data import PairData, PatchPairs
 from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.metrics import (
@@ -58,7 +58,7 @@ def scored(n=3, m=5, seed=0, rounded=False):
 
 
 def measured(data, scorer, calibration=UNCHANGED, **options):
-    return measure(tally(scorer, Pairs(data, **options)), 200)
+    return measure(tally(scorer, PatchPairs(data, **options)), 200)
 
 
 def literal(rows, g):
@@ -147,8 +147,8 @@ def test_what_is_constant_in_an_image_is_worth_nothing_within_images():
 def test_decisions_are_made_after_platts_map():
     data, scorer, *_ = scored(n=20, m=8)
     moved = SimpleNamespace(logits=lambda block: scorer.logits(block) + 50)
-    tallied = tally(moved, Pairs(data), Calibration(2.0, -100.0))
-    expected = tally(scorer, Pairs(data))
+    tallied = tally(moved, PatchPairs(data), Calibration(2.0, -100.0))
+    expected = tally(scorer, PatchPairs(data))
     assert np.array_equal(tallied.of_images(), expected.of_images())
 
 
@@ -201,8 +201,8 @@ def test_logits_that_are_not_finite_are_flagged_and_not_counted():
     assert with_nan == platt(g, same)
     data, scorer, *_ = scored()
     odd = SimpleNamespace(logits=lambda block: scorer.logits(block) * np.inf)
-    assert tally(scorer, Pairs(data)).finite
-    assert not tally(odd, Pairs(data)).finite
+    assert tally(scorer, PatchPairs(data)).finite
+    assert not tally(odd, PatchPairs(data)).finite
 
 
 def test_a_split_without_a_pair_or_of_one_kind_is_refused():

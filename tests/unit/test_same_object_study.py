@@ -25,7 +25,7 @@ from bindscope.studies.same_object.config import (
     PositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.data import Pairs
+from bindscope.studies.same_object.data import PatchPairs
 from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.figures.probes import (
     same_object_layers,
@@ -143,7 +143,7 @@ def test_patches_that_no_image_has_take_no_room(planted_study):
     data = pair_data(sample, stores, "0")
     assert data.valid.shape == (IMAGES["test"], 13)
     every = stores[0].read("patches", layer="0")
-    block = Pairs(data).read(3, 9)
+    block = PatchPairs(data).read(3, 9)
     np.testing.assert_array_equal(block.x[block.valid], every[3:9, :13][data.valid[3:9]])
 
 

@@ -31,7 +31,7 @@ HEAVY = 0.95  # of a column's curvature that the scenes have from which its Hess
 
 # Of some scenes: design matrix x (n, p); sign (n, C), 1 where the label is 0 and -1 where it is 1;
 # and what is added to the logits, in nats, (n, C), or None.
-Block: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
+SceneBlock: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
 
 
 @dataclass(eq=False)
@@ -44,7 +44,7 @@ class Regressions(Problem):
     Hessians of all columns do not fit into `room`, that of their mean serves all.
     """
 
-    data: Block | Callable[[], Iterator[Block]]
+    data: SceneBlock | Callable[[], Iterator[SceneBlock]]
     rows: Tensor
     penalty: Tensor
     room: int = 0  # bytes that inverse Hessians of single columns may take
@@ -66,7 +66,7 @@ class Regressions(Problem):
         columns = columns if self.columns is None else self.columns[columns]
         return replace(self, columns=columns, rows=rows)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[SceneBlock]:
         """Start a pass over the scenes."""
         for block in self.data() if callable(self.data) else (self.data,):
             yield block if self.columns is None else _select_columns(block, self.columns)
@@ -127,7 +127,7 @@ class Regressions(Problem):
                 n += len(x)
         return total / n
 
-    def own_inverses(self, ridge: float, block: Block, w: Tensor) -> Tensor:
+    def own_inverses(self, ridge: float, block: SceneBlock, w: Tensor) -> Tensor:
         """Return the inverse Hessians (C, p, p) of columns at weights; of unused rows they are 0.
 
         Each is measured from the scenes that have `HEAVY` of the column's curvature.
@@ -164,7 +164,7 @@ class Regressions(Problem):
         return inverse.to(self.penalty.dtype)
 
 
-def _margins(block: Block, w: Tensor) -> Tensor:
+def _margins(block: SceneBlock, w: Tensor) -> Tensor:
     """Return logits (n, C), signed so that softplus(margin) is the loss."""
     x, sign, offset = block
     logits = x @ w
@@ -173,11 +173,11 @@ def _margins(block: Block, w: Tensor) -> Tensor:
     return logits.mul_(sign)
 
 
-def _select_columns(block: Block, columns: Tensor) -> Block:
+def _select_columns(block: SceneBlock, columns: Tensor) -> SceneBlock:
     x, sign, offset = block
     return x, sign[:, columns], None if offset is None else offset[:, columns]
 
 
-def _rows(block: Block, rows: slice) -> Block:
+def _rows(block: SceneBlock, rows: slice) -> SceneBlock:
     x, sign, offset = block
     return x[rows], sign[rows], None if offset is None else offset[rows]

@@ -56,7 +56,7 @@ _EMPTY = "empty edit"
 _WITHOUT = "outside class and position"
 
 
-class Place(NamedTuple):
+class JudgedPlace(NamedTuple):
     """Where a claim is judged: a dataset, a model or a group of them, and a layer."""
 
     dataset: str
@@ -69,7 +69,9 @@ class Place(NamedTuple):
         return f"{self.group} on {self.dataset}, layer {self.layer}"
 
 
-def _unjudged(claim: str, place: Place, reason: str, resampled: str = IMAGES, n: int = 0) -> Effect:
+def _unjudged(
+    claim: str, place: JudgedPlace, reason: str, resampled: str = IMAGES, n: int = 0
+) -> Effect:
     nan = np.nan
     return Effect(claim, place.words, nan, nan, nan, n, resampled, reason, about=place)
 
@@ -160,13 +162,13 @@ def edit_effects(table: pd.DataFrame) -> list[Effect]:
     best = best[full | (best["edit"] == "none")]
     effects: list[Effect] = []
     for names, rows in best.groupby(["dataset", "model", "layer", "probe"], sort=False):
-        place = Place(*map(str, names[:3]))
+        place = JudgedPlace(*map(str, names[:3]))
         by_edit: EditRows = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
         effects += [_edit_effect(entry, place, by_edit) for entry in _EDIT_CLAIMS]
     return effects
 
 
-def _edit_effect(entry: EditClaim, place: Place, by_edit: EditRows) -> Effect:
+def _edit_effect(entry: EditClaim, place: JudgedPlace, by_edit: EditRows) -> Effect:
     row = by_edit.get((entry.edit, entry.quantity.name))
     resampled = BATCHES if entry.quantity.resampled == "batches" else IMAGES
     reason = _no_evidence(entry, by_edit, row)
@@ -263,7 +265,9 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     rows = of_models if len(of_models) else rows
     effects: list[Effect] = []
     for leader, rivals in _COMPARED.items():
-        for place in (Place(*row) for row in best_layers(rows, leader).itertuples(index=False)):
+        for place in (
+            JudgedPlace(*row) for row in best_layers(rows, leader).itertuples(index=False)
+        ):
             of_dataset = rows[rows["dataset"] == place.dataset]
             of_group = of_dataset[of_dataset["group"] == place.group]
             here = of_group[of_group["layer"] == place.layer]
@@ -275,7 +279,9 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     return effects
 
 
-def _over_rival(claim: str, place: Place, rows: pd.DataFrame, leader: str, family: str) -> Effect:
+def _over_rival(
+    claim: str, place: JudgedPlace, rows: pd.DataFrame, leader: str, family: str
+) -> Effect:
     """Compare a probe with a rival of the same tokens; of several settings, with the best."""
     first = _first(rows, leader)
     if reason := _too_few(first):
@@ -327,7 +333,7 @@ def _with_position_flags(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFram
     return rows.merge(flags, "left", ["dataset", "grid"]).fillna({"position_flags": ""})
 
 
-def _inner_layer(place: Place, rows: pd.DataFrame) -> Iterator[Effect]:
+def _inner_layer(place: JudgedPlace, rows: pd.DataFrame) -> Iterator[Effect]:
     """Compare the inner layer that validation prefers with the last block's output."""
     quadratic = rows[rows["family"] == QUADRATIC]
     depth = quadratic["n_layers"].astype(float)
@@ -357,7 +363,9 @@ def _gains(rows: pd.DataFrame, lead: Quantity) -> Gains:
     return rows[list(lead.interval)].to_numpy(float)
 
 
-def _least_certain(claim: str, place: Place, gains: list[Gains], rows: pd.DataFrame) -> Effect:
+def _least_certain(
+    claim: str, place: JudgedPlace, gains: list[Gains], rows: pd.DataFrame
+) -> Effect:
     """Return the least certain of several gains, in points.
 
     Each is over training seeds if there are several, of which the gain itself is then the mean.

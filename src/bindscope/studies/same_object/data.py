@@ -116,7 +116,7 @@ class PairData:
         """Number of pairs of the same object of each image, int64 (n,)."""
         totals = np.zeros(self.n_images, np.int64)
         labels = replace(self, tokens=no_tokens(self.valid.shape))
-        for block in Pairs(labels).blocks():
+        for block in PatchPairs(labels).blocks():
             totals += np.bincount(
                 block.image[block.same].numpy() + block.first, minlength=self.n_images
             )
@@ -124,7 +124,7 @@ class PairData:
 
 
 @dataclass(frozen=True)
-class Block:
+class PairBlock:
     """Successive images and their pairs."""
 
     first: int  # number of the first image
@@ -210,7 +210,7 @@ class Block:
         return out.view(self.valid.shape)
 
 
-class Pairs:
+class PatchPairs:
     """Blocks of the images of a split, in order: in memory if they fit there, else read anew.
 
     `scaling`: of the tokens; None leaves them as they are. `memory`: bytes that the blocks, and
@@ -231,14 +231,14 @@ class Pairs:
         self.images = max(1, block // max(1, patches * max(data.dim, 4 * patches)))
         needs = 4 * data.n_images * patches * data.dim + PAIR_BYTES * data.n_pairs
         self.in_memory = needs <= memory
-        self._blocks: list[Block] | None = None
+        self._blocks: list[PairBlock] | None = None
 
     @property
     def n_pairs(self) -> int:
         """Number of pairs, at least 1."""
         return max(self.data.n_pairs, 1)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[PairBlock]:
         """Start a pass. A block that is not held is valid until the next one is asked for."""
         if not self.in_memory:
             return self._read()
@@ -246,17 +246,17 @@ class Pairs:
             self._blocks = list(self._read())
         return iter(self._blocks)
 
-    def _read(self) -> Iterator[Block]:
+    def _read(self) -> Iterator[PairBlock]:
         data = self.data
         for [content], part in buffers([data.tokens], in_order(data.n_images, self.images)):
             [(start, stop)] = part.ranges
             yield self._block(content[: stop - start], start, stop)
 
-    def read(self, start: int, stop: int) -> Block:
+    def read(self, start: int, stop: int) -> PairBlock:
         """Return the images [start, stop) as a block of their own."""
         return self._block(self.data.tokens.read(start, stop), start, stop)
 
-    def _block(self, content: Array, start: int, stop: int) -> Block:
+    def _block(self, content: Array, start: int, stop: int) -> PairBlock:
         data, rows = self.data, slice(start, stop)
         content = content[:, : data.valid.shape[1]]
         x = torch.from_numpy(content).to(torch.float32, copy=True)
@@ -270,7 +270,7 @@ class Pairs:
             for labels in (data.instances, data.classes)
         )
         x, valid, places = (part.to(self.device) for part in (x, valid, places))
-        return Block(start, x, instances, classes, valid, places, data.grid[1])
+        return PairBlock(start, x, instances, classes, valid, places, data.grid[1])
 
 
 def trimmed(sample: Mapping[str, Array]) -> dict[str, Array]:
@@ -289,5 +289,5 @@ def no_tokens(shape: tuple[int, ...]) -> ArrayRows:
 
 def standardiser(data: PairData) -> Standardiser:
     """Measure the columns of the valid tokens of a split."""
-    blocks = Pairs(data).blocks()
+    blocks = PatchPairs(data).blocks()
     return Standardiser.measure((block.x[block.valid].numpy() for block in blocks), data.dim)

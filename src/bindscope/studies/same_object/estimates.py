@@ -94,7 +94,7 @@ class Bootstrap:
             ]
 
 
-def ratio(above: int, below: int) -> Callable[[Floats], Floats]:
+def column_ratio(above: int, below: int) -> Callable[[Floats], Floats]:
     """Return the function of means (B, k) that divides one column by another one."""
     return lambda means: means[:, above] / means[:, below]
 

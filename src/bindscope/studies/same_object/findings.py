@@ -26,7 +26,7 @@ from bindscope.studies.same_object.claims import (
     OVER,
     QUADRATIC,
     WITH_POSITION_OVER,
-    Place,
+    JudgedPlace,
     study_effects,
 )
 from bindscope.studies.same_object.scores import LEADS, PAIRS
@@ -122,7 +122,7 @@ def _best_of_all(
     if not len(best):
         return [], []
     top = best.sort_values("accuracy", kind="stable").iloc[-1]
-    place = Place(top["dataset"], top["group"], top["layer"])
+    place = JudgedPlace(top["dataset"], top["group"], top["layer"])
     accuracy, majority = (
         number(100 * top[name], ".1f") for name in ("accuracy", "image_majority_accuracy")
     )
@@ -163,7 +163,7 @@ def _rivals(table: pd.DataFrame, top: pd.Series[Any]) -> dict[str, float]:
     return {str(family): float(rate) for family, rate in best.items()}
 
 
-def _verdict(judgments: Sequence[Judgment], place: Place) -> str:
+def _verdict(judgments: Sequence[Judgment], place: JudgedPlace) -> str:
     """Say the verdict on the claim that the quadratic probe beats its rivals; empty without one."""
     claim = OVER["class_position"]  # which is about its best rival, whichever that is
     for judgment in judgments:

@@ -29,10 +29,10 @@ from bindscope.fitting.checkpoint import (
 )
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer
-from bindscope.studies.same_object.data import PairData, Pairs, trimmed
+from bindscope.studies.same_object.data import PairData, PatchPairs, trimmed
 from bindscope.studies.same_object.metrics import calibrated, measure, tally
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
-from bindscope.studies.same_object.scorers.base import Fitted, Task
+from bindscope.studies.same_object.scorers.base import FitTask, FittedProbe
 from bindscope.studies.same_object.scores import RESAMPLES
 
 log = logging.getLogger(__name__)
@@ -108,8 +108,8 @@ def fit_probe(
     """
     for name, split in zip(SPLITS, (train, val, test), strict=True):
         _refuse_without_pairs(name, split)
-    task = Task(train, val, probe.memory_mb * 2**20, probe.device, seeds, checkpoints)
-    fitted: list[Fitted] = resolve(FAMILIES[probe.family])(probe, task)
+    task = FitTask(train, val, probe.memory_mb * 2**20, probe.device, seeds, checkpoints)
+    fitted: list[FittedProbe] = resolve(FAMILIES[probe.family])(probe, task)
     here = {**(names or {}), "family": probe.family, "grid": "x".join(map(str, test.grid))}
     about = {
         "n_train_images": train.n_images_with_pairs,
@@ -135,7 +135,7 @@ def _refuse_without_pairs(name: str, data: PairData) -> None:
     raise InputError(f"patch sample of {name}", problem, remedy)
 
 
-def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
+def _graded(fitted: FittedProbe, test: PatchPairs) -> dict[str, float]:
     """Return what a pointwise scorer's row says of its own labels: means of ratios."""
     totals: dict[str, npt.NDArray[np.float64]] = {}
     for block in test.blocks():
@@ -148,8 +148,12 @@ def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
     return means
 
 
-def _measured(fitted: Fitted, task: Task, test: PairData, bootstrap_samples: int) -> ProbeResult:
-    val, last = (Pairs(split, fitted.scaling, device=task.device) for split in (task.val, test))
+def _measured(
+    fitted: FittedProbe, task: FitTask, test: PairData, bootstrap_samples: int
+) -> ProbeResult:
+    val, last = (
+        PatchPairs(split, fitted.scaling, device=task.device) for split in (task.val, test)
+    )
     tallied = tally(fitted.scorer, last, calibrated(fitted.scorer, val))
     row, strata = measure(tallied, bootstrap_samples)
     columns = dict(fitted.columns) | _graded(fitted, last)

@@ -15,7 +15,7 @@ from bindscope.core.interfaces import Layer, Model
 from bindscope.fitting.standardise import Standardiser
 from bindscope.models.base import layer_shapes
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.data import Block
+from bindscope.studies.same_object.data import PairBlock
 from bindscope.studies.same_object.quantities import weights_name
 from bindscope.studies.same_object.scorers.base import Scorer
 
@@ -64,13 +64,12 @@ class FittedScorer(Scorer):
         """Return raw tokens (B, M, d) as the form reads them."""
         return self.scaling.scaled(tokens.clone())
 
-    def logits(self, block: Block) -> Tensor:
+    def logits(self, block: PairBlock) -> Tensor:
         """Return logits (P,) of a block whose tokens are raw."""
         return block.packed(self.scores(self.scaled(block.x)))
 
 
 QUERIES = 2  # of a scene
-Arrays = Mapping[str, NDArray[Any]]
 
 
 def queries_of(
@@ -130,7 +129,7 @@ def score_maps(
     images: NDArray[np.uint8],
     masks: NDArray[np.integer[Any]],
     stuff: NDArray[np.uint8] | None,
-    weights: Arrays,
+    weights: Mapping[str, NDArray[Any]],
     layers: Sequence[Layer],
 ) -> dict[str, NDArray[Any]]:
     """Score query patches of a few scenes against all their patches, layer by layer.

@@ -27,8 +27,8 @@ from bindscope.fitting.checkpoint import Checkpoints, State, each
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.estimates import Bootstrap, ratio, row
+from bindscope.studies.same_object.data import PairData, PatchPairs
+from bindscope.studies.same_object.estimates import Bootstrap, column_ratio, row
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.metrics import tally
 from bindscope.studies.same_object.quantities import KINDS
@@ -44,7 +44,7 @@ def cross_scores(probe: Scorer, test: PairData, copy_of: NDArray[Any], by: Boots
     """
     n = len(KINDS)
     sums = np.zeros((test.n_images, 2 * n))  # pairs of each kind, and their probabilities
-    for block in Pairs(test).blocks():
+    for block in PatchPairs(test).blocks():
         images = slice(block.first, block.first + len(block.valid))
         copies = torch.from_numpy(copy_of[images].astype(np.int64))
         (a, b), (of_a, of_b) = block.both(block.instances), block.both(copies)
@@ -55,15 +55,17 @@ def cross_scores(probe: Scorer, test: PairData, copy_of: NDArray[Any], by: Boots
         p = probe.logits(block).double().sigmoid().numpy()
         sums[images, :n] = np.bincount(place, minlength=size).reshape(-1, n)
         sums[images, n:] = np.bincount(place, p, size).reshape(-1, n)
-    return by.rows(sums, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
+    return by.rows(
+        sums, {("cross_score", at): column_ratio(n + i, i) for i, at in enumerate(KINDS)}
+    )
 
 
 def transfers(probe: FittedScorer, tests: Mapping[str, PairData], by: Bootstrap) -> list[Row]:
     """Apply the probe of a layer to the tokens of all layers."""
     rows: list[Row] = []
     for layer, data in tests.items():
-        won = tally(probe, Pairs(data)).sums["auc_within"][:, 0]
-        rows += by.rows(won[won[:, 1] > 0], {("transfer_auc", layer): ratio(0, 1)})
+        won = tally(probe, PatchPairs(data)).sums["auc_within"][:, 0]
+        rows += by.rows(won[won[:, 1] > 0], {("transfer_auc", layer): column_ratio(0, 1)})
     return rows
 
 
@@ -77,7 +79,7 @@ def positions_decoded(
 
     `patches`: of train, val and test.
     """
-    splits = [Pairs(split, scaling) for split in patches]
+    splits = [PatchPairs(split, scaling) for split in patches]
     read_outs = ridge(
         (block.x[block.valid], block.positions[block.valid]) for block in splits[0].blocks()
     )
@@ -111,7 +113,7 @@ def ridge(
     return solutions
 
 
-def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats:
+def _errors(pairs: PatchPairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats:
     """Return of each image patches, squared errors, sums of rows and columns, of their squares."""
     parts = []
     for block in pairs.blocks():
@@ -270,7 +272,7 @@ def measured_rows(
             rows = transfers(probe, tests, by)
         else:
             rows = positions_decoded(layers[layer], probe.scaling, by)
-            raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
+            raw = np.concatenate([block.x.numpy() for block in PatchPairs(test).blocks()])
             rows += residuals(raw, test, copy_of, purity, by)
         return {}, {"rows": rows}
 

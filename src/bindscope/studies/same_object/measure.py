@@ -29,7 +29,7 @@ from bindscope.arrays.result import Result
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
-from bindscope.core.splits import SPLITS, SplitName
+from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import Array, ArrayRows, whole
 from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer, PatchSampling
@@ -384,28 +384,25 @@ def _classes_of_objects(
 
 
 def draw_samples(
-    labels: PatchLabels, grid: Grid, images: Mapping[str, Integers], sampling: PatchSampling
+    labels: PatchLabels, grid: Grid, index: Mapping[str, Integers], sampling: PatchSampling
 ) -> dict[str, SplitSample]:
-    """Draw patches of the images of every split."""
-    return {split: draw_sample(labels, grid, split, images[split], sampling) for split in SPLITS}
-
-
-def draw_sample(
-    labels: PatchLabels, grid: Grid, split: SplitName, images: Integers, sampling: PatchSampling
-) -> SplitSample:
-    """Draw patches of each image of a split as the pipeline does."""
-    of_split = PatchLabels(
-        labels.instances[images], labels.classes[images], labels.stuff[images],
-        labels.purity[images],
-    )  # fmt: skip
-    drawn = sample(of_split, sampling, split, 0)
-    skipped = Counter(reason for _, reason in drawn.skipped)
-    if len(drawn.skipped) == len(images):
-        counts = ", ".join(f"{reason}: {n}" for reason, n in skipped.most_common())
-        raise InputError(
-            WHERE, f"no scene of {split} has two patches to compare ({counts})",
-            "give scenes of several objects, each with an id above 0",
+    """Draw patches of each image of every split as the pipeline does."""
+    samples: dict[str, SplitSample] = {}
+    for split in SPLITS:
+        images = index[split]
+        of_split = PatchLabels(
+            labels.instances[images], labels.classes[images], labels.stuff[images],
+            labels.purity[images],
         )  # fmt: skip
-    arrays = trimmed(drawn.arrays)
-    data = PairData.from_arrays(arrays, None, grid)
-    return SplitSample(images, arrays["patches"], data, skipped)
+        drawn = sample(of_split, sampling, split, 0)
+        skipped = Counter(reason for _, reason in drawn.skipped)
+        if len(drawn.skipped) == len(images):
+            counts = ", ".join(f"{reason}: {n}" for reason, n in skipped.most_common())
+            raise InputError(
+                WHERE, f"no scene of {split} has two patches to compare ({counts})",
+                "give scenes of several objects, each with an id above 0",
+            )  # fmt: skip
+        arrays = trimmed(drawn.arrays)
+        data = PairData.from_arrays(arrays, None, grid)
+        samples[split] = SplitSample(images, arrays["patches"], data, skipped)
+    return samples

@@ -18,7 +18,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.data import Block, Pairs
+from bindscope.studies.same_object.data import PairBlock, PatchPairs
 from bindscope.studies.same_object.quantities import ALL, CLASSES, DISTANCES
 from bindscope.studies.same_object.scorers.base import Scorer
 from bindscope.studies.same_object.scores import (
@@ -46,7 +46,7 @@ class Calibration(NamedTuple):
 UNCHANGED = Calibration(1.0, 0.0)
 
 
-def calibrated(scorer: Scorer, pairs: Pairs) -> Calibration:
+def calibrated(scorer: Scorer, pairs: PatchPairs) -> Calibration:
     """Fit Platt's map to a split, that of validation."""
     parts = [(scorer.logits(block).float().cpu(), block.same.cpu()) for block in pairs.blocks()]
     logits, same = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
@@ -134,7 +134,7 @@ class Tally:
         return np.column_stack([accuracy, majority[:, :1], couples]).astype(np.float32)
 
 
-def tally(scorer: Scorer, pairs: Pairs, calibration: Calibration = UNCHANGED) -> Tally:
+def tally(scorer: Scorer, pairs: PatchPairs, calibration: Calibration = UNCHANGED) -> Tally:
     """Go once over a split; `calibration`: the map of logits whose sign is the decision."""
     parts, finite = [], True
     for block in pairs.blocks():
@@ -146,7 +146,7 @@ def tally(scorer: Scorer, pairs: Pairs, calibration: Calibration = UNCHANGED) ->
 
 
 def _sums(
-    block: Block, logits: npt.NDArray[np.float32], calibration: Calibration
+    block: PairBlock, logits: npt.NDArray[np.float32], calibration: Calibration
 ) -> dict[str, Floats]:
     """Return the sums of a block's images by quantity, (B, strata, k)."""
     same_class, distance = (part.cpu().numpy() for part in kinds(block))
@@ -170,7 +170,7 @@ def _sums(
     return {name: np.stack(each, axis=1) for name, each in sums.items()}
 
 
-def kinds(block: Block) -> tuple[Tensor, Tensor]:
+def kinds(block: PairBlock) -> tuple[Tensor, Tensor]:
     """Return whether two patches have the same class, and the bin of their distance, (P,) each.
 
     Patches without a class are of the same one if they are of the same object.

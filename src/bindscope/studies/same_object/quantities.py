@@ -115,7 +115,7 @@ GEOMETRY: Final = _by_name(
 
 
 @dataclass(frozen=True)
-class Reader:
+class ProbeQuantities:
     """What is measured by a probe that reads edited tokens, as fitted and fitted again."""
 
     auc_within: RowQuantity
@@ -139,7 +139,7 @@ def _miou(name: str, head: str) -> RowQuantity:
 _SEMANTIC, _INSTANCE = "the paper's semantic head", "its instance head"
 # Probes of the edited layer, and of a later one.
 READERS: Final = (
-    Reader(
+    ProbeQuantities(
         _auc("auc_within", "by the probe of the layer, whose number is in `at`", at="layer",
              change="auc_within_change", beyond_controls="auc_within_beyond_controls"),
         _auc("refitted_auc_within", "by the probe (`at`) that was fitted again under the edit to "
@@ -150,7 +150,7 @@ READERS: Final = (
             "instance_miou": _miou("refitted_instance_miou", _INSTANCE),
         },
     ),
-    Reader(
+    ProbeQuantities(
         _auc("later_auc_within", "by the probe of a later layer, whose number is in `at`",
              at="layer", change="later_auc_within_change",
              beyond_controls="later_auc_within_beyond_controls"),
@@ -197,7 +197,7 @@ VAL_LOSS: Final = RowQuantity(
 )  # fmt: skip
 
 
-def _refitted(reader: Reader) -> tuple[RowQuantity, ...]:
+def _refitted(reader: ProbeQuantities) -> tuple[RowQuantity, ...]:
     return reader.refitted_auc_within, *reader.refitted_mious.values()
 
 

@@ -15,7 +15,7 @@ from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
-from bindscope.studies.same_object.claims import CLAIMS, Place, probe_effects
+from bindscope.studies.same_object.claims import CLAIMS, JudgedPlace, probe_effects
 from bindscope.studies.same_object.quantities import (
     ARRAYS,
     LEADING,
@@ -78,7 +78,7 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
     duplicates = table["flags"].str.contains("near_duplicates").any()
     effects = []
     for effect in probe_effects(rows):
-        layer = Place(*effect.about).group
+        layer = JudgedPlace(*effect.about).group
         where = f"layer {layer}" if layer else "patches"
         reason = DUPLICATES_REASON if duplicates else effect.reason
         effects.append(replace(effect, where=where, reason=reason))

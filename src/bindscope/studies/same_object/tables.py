@@ -202,10 +202,6 @@ def _long(
     added: tuple[Column, ...] = (), **more: Any,
 ) -> TableSchema:  # fmt: skip
     """Return the schema of a long table; `added` columns are of its key, too."""
-
-    def number(end: str, meaning: str) -> Column:
-        return Column(end, "float64", "column `unit`", meaning, source, "allowed")
-
     rules = (
         ("a missing value has a reason", _reasons),
         _ordered(("low", "high")),
@@ -224,10 +220,15 @@ def _long(
             label("quantity", "What is measured; see above.", source, values=tuple(quantities)),
             label("at", "What of several the number is of (a layer, a kind, a head, a probe), "
                   "as said above; empty where there is one.", source),
-            number("value", "The number."),
-            number("low", "Lower end of the 95 % interval: a bootstrap over test images (of "
-                   "residuals over groups of scenes) unless the quantity says otherwise."),
-            number("high", "Upper end."),
+            *(
+                Column(name, "float64", "column `unit`", meaning, source, "allowed")
+                for name, meaning in (
+                    ("value", "The number."),
+                    ("low", "Lower end of the 95 % interval: a bootstrap over test images (of "
+                     "residuals over groups of scenes) unless the quantity says otherwise."),
+                    ("high", "Upper end."),
+                )
+            ),
             count("n", "", "Units that the interval resamples.", source, null="allowed"),
             label("unit", "Its unit; empty of numbers without one.", source),
             label("reason", "Why there is no number, or what is to be known of it.", source),

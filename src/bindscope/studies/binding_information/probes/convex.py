@@ -34,7 +34,7 @@ from torch import Tensor
 from bindscope.core.progress import Progress
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.lbfgs import Solution
-from bindscope.fitting.regressions import Block, Regressions
+from bindscope.fitting.regressions import Regressions, SceneBlock
 from bindscope.fitting.ridge import Average, RidgePath
 from bindscope.statistics.prior_mixtures import fit_prior_weight
 from bindscope.studies.binding_information.config import AnyProbe
@@ -224,7 +224,7 @@ class HeadProblem:
         w[dim] = torch.where(torch.tensor(free, device=rate.device), rate.logit(), 0.0)
         return w
 
-    def _blocks(self) -> Iterator[Block]:
+    def _blocks(self) -> Iterator[SceneBlock]:
         """Start a pass over the scenes."""
         halves, start = self.vectors.source.halves, 0
         for z, labels in self.vectors.blocks(self.split):
@@ -234,7 +234,7 @@ class HeadProblem:
             start += len(z)
             yield self._block(z[scenes, : self.dim], labels.take(scenes))
 
-    def _block(self, z: Tensor, labels: Labels) -> Block:
+    def _block(self, z: Tensor, labels: Labels) -> SceneBlock:
         blocks = [labels.of_heads(run.heads) for run in self.runs]
         bits, ones = blocks[0][0], torch.ones(len(z), 1, device=z.device)
         truth = torch.cat([truth for _, _, truth in blocks], dim=1)

@@ -14,12 +14,12 @@ from scipy.special import expit
 from torch import Tensor
 
 from bindscope.models.attention import BlockAttention
+from bindscope.studies.same_object.scores import Floats
 
 CERTAIN = 1 - 1e-9  # a correlation of 1 would be an infinite z
 FREEDOM = 8  # pairs of an image beyond what rivals have parameters, at least
 DISTANCES = 24  # bins of the distance, at most
 SMALLEST = 1e-30  # of a weight, whose logarithm is taken
-Floats = NDArray[np.float64]
 Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 

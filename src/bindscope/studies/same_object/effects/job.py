@@ -33,12 +33,12 @@ from bindscope.models.objectives.evaluation import Edits, Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.config import AnyScorer
-from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.data import PairData, PatchPairs
 from bindscope.studies.same_object.effects.attention import fisher
 from bindscope.studies.same_object.effects.passes import (
     Measuring,
     Reading,
-    Scenes,
+    SampledScenes,
     Unedited,
     logits_name,
 )
@@ -127,7 +127,7 @@ def ablation_rows(
     `layers`: those that probes read, the edited one first. All edits share each resample of the
     images, so that differences are paired.
     """
-    same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
+    same = torch.cat([block.same for block in PatchPairs(labels).blocks()]).numpy()
     counts, rows = labels.pairs_of_images, list[Row]()
     for what, reading in readings.items():
         moved, whole = reading["change"].sum(1)
@@ -304,7 +304,7 @@ def interventions() -> list[Intervention]:
 
 
 def editor_of(
-    scorer: FittedScorer, unedited: Unedited, scenes: Scenes, n_directions: int
+    scorer: FittedScorer, unedited: Unedited, scenes: SampledScenes, n_directions: int
 ) -> Editor:
     """Return the editor of a layer: its probe's subspace, the judged part of it, and controls."""
     probe = orthonormal(scorer.directions(n_directions))
@@ -335,7 +335,7 @@ def measured(
     `layer`, `later`, `directions`, `retrained` and `n_scenes`.
     """
     scenes = {
-        split: Scenes.open(
+        split: SampledScenes.open(
             getattr(files, f"{split}_scenes"), getattr(files, f"{split}_samples")[0], n
         )
         for split, n in spec["n_scenes"].items()
@@ -403,7 +403,11 @@ def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
 
 
 def _measuring(
-    config: Any, files: Any, spec: Mapping[str, Any], scenes: Scenes, device: torch.device | str
+    config: Any,
+    files: Any,
+    spec: Mapping[str, Any],
+    scenes: SampledScenes,
+    device: torch.device | str,
 ) -> Measuring:
     """Load the model and its fitted probes."""
     fits: dict[str, NDArray[Any]] = {}

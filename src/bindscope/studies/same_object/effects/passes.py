@@ -26,7 +26,7 @@ from bindscope.models.attention import attentive
 from bindscope.models.base import TokenMap, layer_shapes
 from bindscope.models.edits import editable
 from bindscope.scenes.patch_labels import Grid, count_pixels
-from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
 from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
     correlate,
@@ -44,7 +44,7 @@ LEAST = 5  # patches of an image whose correlations count: of fewer, those given
 
 
 @dataclass(frozen=True)
-class Scenes:
+class SampledScenes:
     """The first scenes of a split, and their sampled patches."""
 
     images: Images
@@ -53,7 +53,7 @@ class Scenes:
     instances: Tensor  # int64 (n, P): object of every patch of the grid; -1 where none is
 
     @classmethod
-    def open(cls, stores: Sequence[str], samples: str, n: int) -> Scenes:
+    def open(cls, stores: Sequence[str], samples: str, n: int) -> SampledScenes:
         """Open the stores of the first n scenes and the store of samples; read masks."""
         sample, opened = open_store(samples), [open_store(path) for path in stores]
         names = ("patches", "instances", "classes")
@@ -118,14 +118,14 @@ class Measuring:
     layer: int  # the layer; attention is that of the block after it
     # Fitted probes by layer: of the layer itself, and of later ones.
     scorers: Mapping[int, FittedScorer]
-    scenes: Scenes  # the images
+    scenes: SampledScenes  # the images
     # What tokens are rounded to before probes read them, as when these were fitted.
     dtype: torch.dtype
     where: str  # the model in words
     device: torch.device | str = "cpu"  # where it is
     editor: Editor | None = None  # of these scenes; None before they were looked at unedited
 
-    def edit(self, editor: Editor, scenes: Scenes | None = None) -> Measuring:
+    def edit(self, editor: Editor, scenes: SampledScenes | None = None) -> Measuring:
         """Return the model with an editor, perhaps of other scenes."""
         if scenes is None:
             return replace(self, editor=editor)
@@ -187,7 +187,7 @@ class Measuring:
 
     def _run(
         self, start: int, pixels: Tensor, what: Intervention | None = None
-    ) -> tuple[dict[str, Tensor], Block, Tensor]:
+    ) -> tuple[dict[str, Tensor], PairBlock, Tensor]:
         """Run over a batch.
 
         Returns what a `Reading` keeps of it, its sampled patches in the edited layer as a block of
@@ -198,7 +198,7 @@ class Measuring:
         blocks, numbers = {}, {}
         for layer, tokens in self._read(pixels, edits).items():
             data = self.scenes.labels.take(rows, as_rows(self._sampled(start, tokens).numpy()))
-            blocks[layer] = Pairs(data, device=str(self.device)).read(0, len(pixels))
+            blocks[layer] = PatchPairs(data, device=str(self.device)).read(0, len(pixels))
             numbers[logits_name(layer)] = self.scorers[layer].logits(blocks[layer]).cpu()
         reading = attentive(self.model, self.where)
         ((_, attention),) = reading.attention(pixels, [self.layer + 1], edits)
@@ -289,7 +289,9 @@ def _joined(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Floats]:
     return {name: torch.cat([b[name] for b in batches], -1).numpy() for name in batches[0]}
 
 
-def _correlated(block: Block, logits: Tensor, among: Tensor, places: Tensor) -> dict[str, Tensor]:
+def _correlated(
+    block: PairBlock, logits: Tensor, among: Tensor, places: Tensor
+) -> dict[str, Tensor]:
     """Return correlations of a batch, (heads + 1, B) by measure."""
     upper = block.unpacked(logits.to(block.x.device)), block.unpacked(block.same.double())
     scores, same = ((half + half.mT).double().cpu().numpy() for half in upper)

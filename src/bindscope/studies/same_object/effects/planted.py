@@ -36,7 +36,7 @@ from bindscope.studies.same_object.effects.job import (
     interventions,
     measured_edits,
 )
-from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
+from bindscope.studies.same_object.effects.passes import Measuring, SampledScenes, Unedited
 from bindscope.studies.same_object.effects.subspace import (
     EditName,
     Editor,
@@ -133,7 +133,7 @@ def _attended(tokens: Tensor, attends: Attends) -> tuple[Tensor, Tensor]:
     return queries.expand(len(tokens), -1, -1), keys.expand(len(tokens), -1, -1)
 
 
-def draw_scenes(n: int, seed: int, split: str) -> tuple[Scenes, NDArray[np.int16]]:
+def draw_scenes(n: int, seed: int, split: str) -> tuple[SampledScenes, NDArray[np.int16]]:
     """Draw images in which each patch is of the nearest of a few centers; two objects of a class.
 
     Returns: the scenes, and the class of every patch (n, P).
@@ -153,11 +153,13 @@ def draw_scenes(n: int, seed: int, split: str) -> tuple[Scenes, NDArray[np.int16
     }
     labels = PairData.from_arrays(sample, None, GRID)
     images: Any = np.arange(n)  # they are their numbers
-    return Scenes(images, labels, torch.from_numpy(patches), torch.from_numpy(instances)), classes
+    return SampledScenes(
+        images, labels, torch.from_numpy(patches), torch.from_numpy(instances)
+    ), classes
 
 
 def draw_tokens(
-    scenes: Scenes, classes: NDArray[np.int16], content: Planted, seed: int, split: str
+    scenes: SampledScenes, classes: NDArray[np.int16], content: Planted, seed: int, split: str
 ) -> Tensor:
     """Return tokens (n, P + 1, d) of all patches; the first one is of no patch."""
     n = len(scenes)
@@ -181,7 +183,7 @@ class Planting:
     """
 
     def __init__(self, content: Planted, seed: int, copied: bool = False) -> None:
-        self.scenes: dict[str, Scenes] = {}
+        self.scenes: dict[str, SampledScenes] = {}
         self.tokens: dict[str, Tensor] = {}
         fitted: list[PairData] = []
         for split, n in N_IMAGES.items():

@@ -101,7 +101,7 @@ _AGAIN: Final[dict[str, Any]] = {
     "color": INK, "marker": "o", "markersize": 4, "markerfacecolor": "none",
 }  # fmt: skip
 _MAJORITY: Final[dict[str, Any]] = {"color": GREY, "linestyle": (0, (1, 1.5)), "linewidth": 1.0}
-Condition = tuple[str, float]
+EditCondition = tuple[str, float]
 
 
 @figure(_read)
@@ -139,7 +139,7 @@ def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
     return grid.figure
 
 
-def _conditions(table: pd.DataFrame) -> list[Condition]:
+def _conditions(table: pd.DataFrame) -> list[EditCondition]:
     """Return edits with their strengths, in order."""
     pairs = table[["edit", "strength"]].drop_duplicates().itertuples(index=False)
     order = EDIT_NAMES.index
@@ -154,7 +154,7 @@ def _words(edit: str, strength: float) -> str:
     return {"none": "original"}.get(edit, edit)
 
 
-def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[Condition]) -> None:
+def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[EditCondition]) -> None:
     """Draw a measure of one model under all edits."""
     scale, again = _MEASURES[name][1], _AGAIN_OF.get(name, "")
     places = map(conditions.index, zip(rows["edit"], rows["strength"], strict=True))

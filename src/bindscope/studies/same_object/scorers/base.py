@@ -19,8 +19,8 @@ from torch.nn.functional import softplus
 
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import Block, PairData, Pairs, standardiser
-from bindscope.studies.same_object.scorers.positions import Split
+from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs, standardiser
+from bindscope.studies.same_object.scorers.positions import PairSplit
 
 LN2 = float(np.log(2.0))
 
@@ -32,7 +32,7 @@ class Scorer(ABC):
     def logits(self, block: Any) -> Tensor:
         """Return the logits of a block's pairs in nats, float32 (P,)."""
 
-    def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
+    def graded(self, block: PairBlock) -> dict[str, tuple[Any, Any]]:
         """Return, by column, how many names of patches are right, and of how many.
 
         Both may be arrays, whose ratios are averaged in the end. Most scorers name no patch.
@@ -41,7 +41,7 @@ class Scorer(ABC):
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedProbe:
     """One scorer of a fit, which is one row of the table."""
 
     scorer: Scorer  # gives the logits of blocks that `Task.pairs` reads
@@ -55,7 +55,7 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Task:
+class FitTask:
     """What a fit is given."""
 
     # Patches of the two splits that a fit may see.
@@ -70,12 +70,12 @@ class Task:
         """Return the scaling by mean and deviation of the valid tokens of train."""
         return standardiser(self.train)
 
-    def pairs(self, scaling: Standardiser | None) -> tuple[Pairs, Pairs]:
+    def pairs(self, scaling: Standardiser | None) -> tuple[PatchPairs, PatchPairs]:
         """Return train and val, in memory where both fit."""
         n = [split.n_images for split in (self.train, self.val)]
         shares = [self.memory * k // max(1, sum(n)) for k in n]
         first, second = (
-            Pairs(split, scaling, share, self.device)
+            PatchPairs(split, scaling, share, self.device)
             for split, share in zip((self.train, self.val), shares, strict=True)
         )
         return first, second
@@ -86,7 +86,7 @@ def scaling_arrays(scaling: Standardiser | None) -> dict[str, npt.NDArray[np.flo
     return {} if scaling is None else {"mean": scaling.mean, "scale": scaling.scale}
 
 
-def mean_loss(scorer: Scorer, pairs: Split) -> float:
+def mean_loss(scorer: Scorer, pairs: PairSplit) -> float:
     """Return the mean loss of a split's pairs in bits."""
     total = 0.0
     for block in pairs.blocks():
@@ -95,7 +95,7 @@ def mean_loss(scorer: Scorer, pairs: Split) -> float:
     return total / pairs.n_pairs / LN2
 
 
-def simple_columns(scorer: Scorer, pairs: Sequence[Pairs]) -> dict[str, Any]:
+def simple_columns(scorer: Scorer, pairs: Sequence[PatchPairs]) -> dict[str, Any]:
     """Return what a row says of a fit that takes no steps; `pairs` are train and val."""
     train, val = (mean_loss(scorer, split) for split in pairs)
     return {"train_loss_bits": train, "val_loss_bits": val, "steps": 0}

@@ -43,13 +43,13 @@ from bindscope.studies.same_object.config import (
     ClassPosition,
     ClassScorer,
 )
-from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
 from bindscope.studies.same_object.metrics import FARTHEST
 from bindscope.studies.same_object.scorers.base import (
     LN2,
-    Fitted,
+    FitTask,
+    FittedProbe,
     Scorer,
-    Task,
     scaling_arrays,
     simple_columns,
 )
@@ -61,6 +61,7 @@ from bindscope.studies.same_object.scorers.convex import (
     optimum_columns,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND, Covariance, solved
+from bindscope.studies.same_object.scores import Floats
 
 SURE = 1e-9  # the least distance of a probability from 0 and 1
 
@@ -74,11 +75,11 @@ class Probabilities(Scorer):
     # s: share of train's pairs of a class that are of one object, (C,); of queries 1.
     shares: Tensor | float = 1.0
 
-    def values(self, block: Block) -> Tensor:
+    def values(self, block: PairBlock) -> Tensor:
         """Return log-odds of labels up to a constant, (B, M, C)."""
         return block.x @ self.weights + self.bias
 
-    def logits(self, block: Block) -> Tensor:
+    def logits(self, block: PairBlock) -> Tensor:
         """Return the log-odds of the sum, float32 (P,)."""
         p = self.values(block).double().softmax(-1)
         return sure_logit(block.packed(torch.bmm(p * self.shares, p.transpose(1, 2))))
@@ -95,7 +96,7 @@ class ClassProbabilities(Probabilities):
 
     classes: Tensor = field(kw_only=True)  # the C classes, rising, int64; those of train
 
-    def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
+    def graded(self, block: PairBlock) -> dict[str, tuple[Any, Any]]:
         """Return the overlap of each class with the patches that are named so."""
         named = self.classes[self.values(block).argmax(-1)]
         predicted, true = (
@@ -107,7 +108,7 @@ class ClassProbabilities(Probabilities):
         return {"class_miou": (both, either)}
 
 
-def same_shares(pairs: Pairs, classes: Tensor, edges: Sequence[float] = ()) -> Tensor:
+def same_shares(pairs: PatchPairs, classes: Tensor, edges: Sequence[float] = ()) -> Tensor:
     """Return the share of pairs of one object, by class and bin of distance, (C, bins).
 
     A bin counts one pair more, of the share of the class; a class two more, one of each kind.
@@ -129,7 +130,7 @@ def same_shares(pairs: Pairs, classes: Tensor, edges: Sequence[float] = ()) -> T
     return shares
 
 
-def targets(block: Block, classes: Tensor) -> tuple[Tensor, Tensor]:
+def targets(block: PairBlock, classes: Tensor) -> tuple[Tensor, Tensor]:
     """Return tokens (T, d) and places of their classes (T,) of patches whose class is known."""
     labels = block.classes[block.valid]
     place = torch.searchsorted(classes, labels).clamp_max(len(classes) - 1)
@@ -140,7 +141,9 @@ def targets(block: Block, classes: Tensor) -> tuple[Tensor, Tensor]:
 class Softmax(CentredProblem):
     """Cross-entropy of the classes of tokens; weights [(d, C); biases (C,)], flattened."""
 
-    def __init__(self, pairs: tuple[Pairs, Pairs], classes: Tensor, centre: Tensor) -> None:
+    def __init__(
+        self, pairs: tuple[PatchPairs, PatchPairs], classes: Tensor, centre: Tensor
+    ) -> None:
         self.pairs, self.classes, self.centre = pairs, classes, centre
         self.covariance = Covariance.measure(pairs[0])
         self.penalty = torch.ones_like(centre)[:, None]
@@ -150,7 +153,7 @@ class Softmax(CentredProblem):
         """Return weights and biases (d + 1, C)."""
         return w.view(-1, len(self.classes))
 
-    def tokens(self, pairs: Pairs, matrix: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def tokens(self, pairs: PatchPairs, matrix: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield tokens of known classes (T, d), places of these (T,), and log-odds (T, C)."""
         for block in pairs.blocks():
             x, place = targets(block, self.classes)
@@ -194,7 +197,7 @@ class Softmax(CentredProblem):
 
 
 def softmax_optimum(
-    config: ClassScorer | ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+    config: ClassScorer | ClassPosition, task: FitTask, pairs: tuple[PatchPairs, PatchPairs]
 ) -> tuple[Softmax, Optimum]:
     """Fit the softmax regression, from the shares of the classes."""
     data = task.train
@@ -212,7 +215,7 @@ def softmax_optimum(
     return problem, follow_path(problem, config.l2, config.steps, task.checkpoints)
 
 
-def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:
+def fit_classes(config: ClassScorer, task: FitTask) -> list[FittedProbe]:
     """Fit the pointwise scorer over classes."""
     scaling = task.scaling()
     pairs = task.pairs(scaling)
@@ -223,16 +226,17 @@ def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:
         for name in ("weights", "bias", "classes", "shares")
     }
     columns = optimum_columns(optimum) | simple_columns(scorer, pairs) | {"steps": optimum.steps}
-    return [Fitted(scorer, scaling, columns=columns, weights=weights | scaling_arrays(scaling))]
+    return [
+        FittedProbe(scorer, scaling, columns=columns, weights=weights | scaling_arrays(scaling))
+    ]
 
 
 DRAW = 12  # what a generator is for
 LEAF = 20  # pairs of a leaf
 IMAGE_DIMS = 64  # principal components of the images' mean tokens, at most
-Floats = npt.NDArray[np.float64]
 
 
-def image_means(block: Block) -> Tensor:
+def image_means(block: PairBlock) -> Tensor:
     """Return the mean of the valid tokens of each image, (B, d)."""
     return block.x.sum(1) / block.valid.sum(1, keepdim=True).clamp_min(1)
 
@@ -245,24 +249,24 @@ class ClassAndPlace(Scorer):
     basis: Tensor  # from mean tokens to the numbers of an image, (d, k)
     # Share of train's pairs that are of one object, by class and bin of distance, (C, bins).
     shares: Tensor
-    form: Fitted | None = None  # the fitted form, with the scaling of its tokens
+    form: FittedProbe | None = None  # the fitted form, with the scaling of its tokens
     # Features (P, 6) to logits (P,); None: the form alone.
     decide: Callable[[Floats], Floats] | None = None
 
-    def tokens(self, block: Block) -> Tensor:
+    def tokens(self, block: PairBlock) -> Tensor:
         """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
         image = (image_means(block) @ self.basis)[:, None].expand(*block.valid.shape, -1)
         parts = torch.cat([self.probed.values(block).softmax(-1), image], dim=-1)
         return parts * block.valid[..., None]
 
-    def logits(self, block: Block) -> Tensor:
+    def logits(self, block: PairBlock) -> Tensor:
         """Return logits (P,)."""
         if self.decide is None:
             return self.of_form(block)
         logits = torch.from_numpy(self.decide(self.features(block)).astype(np.float32))
         return logits.to(block.x.device)
 
-    def of_form(self, block: Block) -> Tensor:
+    def of_form(self, block: PairBlock) -> Tensor:
         """Return the logits of the form, (P,)."""
         z = self.tokens(block)
         assert self.form is not None
@@ -270,7 +274,7 @@ class ClassAndPlace(Scorer):
             z = self.form.scaling.scaled(z) * block.valid[..., None]
         return self.form.scorer.logits(replace(block, x=z))
 
-    def features(self, block: Block) -> Floats:
+    def features(self, block: PairBlock) -> Floats:
         """Return the form's logits and what else is known of a block's pairs, (P, 6)."""
         p = self.probed.values(block).softmax(-1).double()
         a, b = block.both(block.positions)
@@ -285,13 +289,13 @@ class ClassAndPlace(Scorer):
         return np.stack([c.double().cpu().numpy() for c in columns], axis=1)
 
 
-def _with_tokens(pairs: Pairs, rival: ClassAndPlace) -> PairData:
+def _with_tokens(pairs: PatchPairs, rival: ClassAndPlace) -> PairData:
     """Return a split whose tokens are what is known of its patches."""
     blocks = [rival.tokens(block).cpu().numpy() for block in pairs.blocks()]
     return replace(pairs.data, tokens=ArrayRows(np.concatenate(blocks)))
 
 
-def _image_basis(pairs: Pairs) -> Tensor:
+def _image_basis(pairs: PatchPairs) -> Tensor:
     """Return the directions in which the mean tokens of train's images vary most, (d, k).
 
     The largest variance first.
@@ -312,7 +316,9 @@ def _with_one_scale(scaling: Standardiser, first: int) -> Standardiser:
     return Standardiser(scaling.mean, scale)
 
 
-def _drawn(pairs: Pairs, scorer: ClassAndPlace, most: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _drawn(
+    pairs: PatchPairs, scorer: ClassAndPlace, most: int
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return features and labels of at most about so many pairs, evenly drawn."""
     generator, share = rng(DRAW), most / max(pairs.data.n_pairs, 1)
     features, labels = [], []
@@ -350,7 +356,7 @@ def _boosted(
 
 
 def _classes(
-    config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+    config: ClassPosition, task: FitTask, pairs: tuple[PatchPairs, PatchPairs]
 ) -> tuple[ClassProbabilities, set[str]]:
     """Return the fitted softmax regression of classes and its flags; of one class, a constant."""
     present = np.unique(task.train.classes[task.train.valid]).astype(np.int64)
@@ -363,8 +369,8 @@ def _classes(
 
 
 def _forms(
-    config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
-) -> Iterator[tuple[ClassAndPlace, Fitted]]:
+    config: ClassPosition, task: FitTask, pairs: tuple[PatchPairs, PatchPairs]
+) -> Iterator[tuple[ClassAndPlace, FittedProbe]]:
     """Fit the form that reads the image, and the one that does not."""
     probed, flags = _classes(config, task, pairs)
     shares, first = same_shares(pairs[0], probed.classes, FARTHEST), len(probed.classes)
@@ -383,7 +389,7 @@ def _forms(
         yield replace(rival, form=form), replace(form, columns=columns)
 
 
-def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
+def fit_class_position(config: ClassPosition, task: FitTask) -> list[FittedProbe]:
     """Fit classes, the form on what is known, and the classifier on top."""
     scaling = task.scaling()
     pairs = task.pairs(scaling)
@@ -395,12 +401,12 @@ def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
     columns = {**simple_columns(boosted, pairs), "steps": n_trees, "flags": flags}
     return [
         min(
-            Fitted(rival, scaling, columns=form.columns),
-            Fitted(boosted, scaling, columns=columns),
+            FittedProbe(rival, scaling, columns=form.columns),
+            FittedProbe(boosted, scaling, columns=columns),
             key=_validation,
         )
     ]
 
 
-def _validation(fitted: Fitted) -> float:
+def _validation(fitted: FittedProbe) -> float:
     return float(fitted.columns["val_loss_bits"])

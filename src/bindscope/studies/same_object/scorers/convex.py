@@ -41,11 +41,11 @@ from bindscope.studies.same_object.config import (
     PositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.data import Block, Pairs
+from bindscope.studies.same_object.data import PairBlock, PatchPairs
 from bindscope.studies.same_object.scorers.base import (
-    Fitted,
+    FitTask,
+    FittedProbe,
     Scorer,
-    Task,
     mean_loss,
     scaling_arrays,
     simple_columns,
@@ -55,8 +55,8 @@ from bindscope.studies.same_object.scorers.forms import (
     Cosine,
     Covariance,
     Diagonal,
-    Form,
     Linear,
+    PairForm,
     Part,
     Quadratic,
 )
@@ -64,7 +64,7 @@ from bindscope.studies.same_object.scorers.positions import (
     Counts,
     CoupleTable,
     ImageCoupleTable,
-    Split,
+    PairSplit,
     Table,
     n_couples,
 )
@@ -78,10 +78,10 @@ TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and 
 class FormScorer(Scorer):
     """A form with its weights theta (p,)."""
 
-    form: Form | Combination
+    form: PairForm | Combination
     theta: Tensor
 
-    def logits(self, block: Block) -> Tensor:
+    def logits(self, block: PairBlock) -> Tensor:
         """Return logits (P,)."""
         return self.form.logits(self.theta, block)
 
@@ -100,7 +100,7 @@ class PairProblem(CentredProblem):
     """The mean loss of a form on pairs; `pairs` are train and validation."""
 
     def __init__(
-        self, form: Form | Combination, pairs: tuple[Split, Split], centre: Tensor
+        self, form: PairForm | Combination, pairs: tuple[PairSplit, PairSplit], centre: Tensor
     ) -> None:
         self.form, self.pairs, self.centre = form, pairs, centre
         self.penalty = form.penalty().to(centre.device)[:, None]
@@ -146,7 +146,7 @@ class Optimum:
         return self.short <= UNENDED
 
 
-def evaluate(form: Form, pairs: tuple[Split, Split], theta: Tensor) -> Optimum:
+def evaluate(form: PairForm, pairs: tuple[PairSplit, PairSplit], theta: Tensor) -> Optimum:
     """Return weights (p,) as an optimum that nothing was fitted for."""
     return Optimum(theta, *PairProblem(form, pairs, theta).losses(torch.zeros_like(theta)[:, None]))
 
@@ -181,7 +181,7 @@ def _continued(strengths: Sequence[float]) -> Iterator[float]:
         yield weakest
 
 
-def start(size: int, pairs: Split) -> Tensor:
+def start(size: int, pairs: PairSplit) -> Tensor:
     """Return weights (p,) that know only the share of pairs of the same object; the last is b."""
     ones, n = float(pairs.data.same_of_images.sum()), pairs.data.n_pairs
     theta = torch.zeros(size, device=pairs.device)
@@ -200,10 +200,12 @@ def optimum_columns(optimum: Optimum) -> dict[str, Any]:
     }
 
 
-def fitted_form(form: Form, optimum: Optimum, scaling: Standardiser | None = None) -> Fitted:
+def fitted_form(
+    form: PairForm, optimum: Optimum, scaling: Standardiser | None = None
+) -> FittedProbe:
     """Return a form at its optimum as what a fit returns."""
     weights = {name: part.cpu().numpy() for name, part in form.split(optimum.theta).items()}
-    return Fitted(
+    return FittedProbe(
         FormScorer(form, optimum.theta),
         scaling,
         columns=optimum_columns(optimum),
@@ -215,24 +217,24 @@ def fitted_form(form: Form, optimum: Optimum, scaling: Standardiser | None = Non
 
 
 def fitted_positions(
-    pairs: Sequence[Pairs],
+    pairs: Sequence[PatchPairs],
     l2: Sequence[float],
     steps: int,
     checkpoints: Checkpoints | None = None,
-) -> tuple[Form, Optimum]:
+) -> tuple[PairForm, Optimum]:
     """Fit a table of offsets and positions, and then a number of each couple of positions too."""
     train, val = (Counts.count(split) for split in pairs)
     table, of_couples = Table(train.data.grid, train.curvature), CoupleTable(train.curvature)
-    form = Form([table])
+    form = PairForm([table])
     theta, short = start(form.size, train), 0.0
-    for richer in (form, Form([table, of_couples])):
+    for richer in (form, PairForm([table, of_couples])):
         problem = PairProblem(richer, (train, val), richer.join(form.split(theta)))
         optimum = follow_path(problem, l2, steps, checkpoints, short)
         form, theta, short = richer, optimum.theta, optimum.short
     return form, optimum
 
 
-def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
+def fit_position(config: PositionScorer, task: FitTask) -> list[FittedProbe]:
     """Fit the scorer of positions."""
     fit = fitted_positions(task.pairs(None), config.l2, config.steps, task.checkpoints)
     return [fitted_form(*fit)]
@@ -250,23 +252,23 @@ class Fit:
     config: ConvexScorer
     # Mean and deviation of train; train and val, scaled; the covariance of train.
     scaling: Standardiser
-    pairs: tuple[Pairs, Pairs]
+    pairs: tuple[PatchPairs, PatchPairs]
     covariance: Covariance
     checkpoints: Checkpoints | None = None  # one for each form that is fitted
 
     @classmethod
-    def begin(cls, config: ConvexScorer, task: Task, scaling: Standardiser | None = None) -> Fit:
+    def begin(cls, config: ConvexScorer, task: FitTask, scaling: Standardiser | None = None) -> Fit:
         """Read train and val; without a scaling, by that of train's tokens."""
         scaling = scaling or task.scaling()
         pairs = task.pairs(scaling)
         return cls(config, scaling, pairs, Covariance.measure(pairs[0]), task.checkpoints)
 
-    def follow(self, form: Form, centre: Tensor, short: float = 0.0) -> Optimum:
+    def follow(self, form: PairForm, centre: Tensor, short: float = 0.0) -> Optimum:
         """Fit a form from the optimum that it contains, as its weights (p,)."""
         problem, config = PairProblem(form, self.pairs, centre), self.config
         return follow_path(problem, config.l2, config.steps, self.checkpoints, short)
 
-    def climb(self, top: str) -> tuple[Form, Optimum]:
+    def climb(self, top: str) -> tuple[PairForm, Optimum]:
         """Fit the forms of the ladder up to one, from the constant of train's share of pairs."""
         form = form_of("linear", self.covariance)
         theta, short = start(form.size, self.pairs[0]), 0.0
@@ -280,15 +282,17 @@ class Fit:
         return form, optimum
 
 
-def form_of(name: str, covariance: Covariance) -> Form:
+def form_of(name: str, covariance: Covariance) -> PairForm:
     """Return a form of the ladder."""
     products: dict[str, list[Part]] = {
         "linear": [], "diagonal": [Diagonal(covariance)], "quadratic": [Quadratic(covariance)],
     }  # fmt: skip
-    return Form([*products[name], Linear(covariance)])
+    return PairForm([*products[name], Linear(covariance)])
 
 
-def fit_form(config: LinearScorer | DiagonalScorer | QuadraticScorer, task: Task) -> list[Fitted]:
+def fit_form(
+    config: LinearScorer | DiagonalScorer | QuadraticScorer, task: FitTask
+) -> list[FittedProbe]:
     """Fit a form of the ladder; of the quadratic one also its truncations, which come first."""
     this = Fit.begin(config, task)
     form, optimum = this.climb(config.family)
@@ -327,7 +331,7 @@ def eigen(covariance: Covariance, matrix: Tensor) -> tuple[Tensor, Tensor]:
     return lambdas[order].float(), rows.float()
 
 
-def mix(form: Form, pairs: tuple[Split, Split], parts: Sequence[Tensor]) -> Tensor:
+def mix(form: PairForm, pairs: tuple[PairSplit, PairSplit], parts: Sequence[Tensor]) -> Tensor:
     """Return the mixture of two weights (p,), or the better part if that validates better.
 
     `parts`: the optima that it contains, as weights of it. The mixture is fitted to train.
@@ -344,7 +348,7 @@ def mix(form: Form, pairs: tuple[Split, Split], parts: Sequence[Tensor]) -> Tens
     return min(candidates, key=lambda optimum: optimum.val_bits).theta
 
 
-def image_columns(first: int, task: Task) -> Tensor:
+def image_columns(first: int, task: FitTask) -> Tensor:
     """Return the columns of tokens, from one on, that are read times couples of positions.
 
     They are the same in all patches of an image. As many take part as a descent may hold in the
@@ -355,23 +359,23 @@ def image_columns(first: int, task: Task) -> Tensor:
 
 
 def times_image(
-    this: Fit, columns: Tensor, positions: Form, optimum: Optimum
-) -> tuple[Form, Optimum]:
+    this: Fit, columns: Tensor, positions: PairForm, optimum: Optimum
+) -> tuple[PairForm, Optimum]:
     """Fit also a number of each couple of positions for each number of the image."""
     of_couples = positions.parts[-1]
     assert isinstance(of_couples, CoupleTable)
-    form = Form([*positions.parts, ImageCoupleTable(of_couples.curvature, columns)])
+    form = PairForm([*positions.parts, ImageCoupleTable(of_couples.curvature, columns)])
     centre = form.join(positions.split(optimum.theta))
     return form, this.follow(form, centre, optimum.short)
 
 
 def fit_quadratic_position(
     config: ConvexScorer,
-    task: Task,
+    task: FitTask,
     *,
     scaling: Standardiser | None = None,
     first_of_image: int | None = None,
-) -> list[Fitted]:
+) -> list[FittedProbe]:
     """Fit the quadratic form, the parts of positions, and then both at once.
 
     `scaling`: of the tokens, by train if left out. `first_of_image`: of the columns that are the
@@ -385,7 +389,7 @@ def fit_quadratic_position(
     if first_of_image is not None:
         columns = image_columns(first_of_image, task)
         positions, of_positions = times_image(this, columns, positions, of_positions)
-    form = Form([quadratic.parts[0], *positions.parts, quadratic.parts[1]])
+    form = PairForm([quadratic.parts[0], *positions.parts, quadratic.parts[1]])
     parts = [
         form.join(contained.split(optimum.theta))
         for contained, optimum in ((quadratic, of_tokens), (positions, of_positions))
@@ -394,9 +398,9 @@ def fit_quadratic_position(
     return [fitted_form(form, optimum, this.scaling)]
 
 
-def fit_cosine(config: CosineScorer, task: Task) -> list[Fitted]:
+def fit_cosine(config: CosineScorer, task: FitTask) -> list[FittedProbe]:
     """Fit scale and offset to the pairs of train."""
-    pairs, form = task.pairs(None), Form([Cosine()])
+    pairs, form = task.pairs(None), PairForm([Cosine()])
     problem = PairProblem(form, pairs, start(form.size, pairs[0]))
     solution = descend(problem, torch.zeros_like(problem.centre)[:, None])
     optimum = evaluate(form, pairs, problem.centre + solution.w[:, 0])

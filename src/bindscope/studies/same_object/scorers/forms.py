@@ -22,14 +22,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bindscope.studies.same_object.data import Block, Pairs
+from bindscope.studies.same_object.data import PairBlock, PatchPairs
 
 BOUND = 0.25  # of p (1 - p), the curvature of the loss in a logit
 LEAST = 1e-4  # share of the mean curvature that every direction is taken to have
 
 
 @dataclass(frozen=True)
-class Form:
+class PairForm:
     """A sum of parts, and a bias, which is no part and under no ridge."""
 
     parts: Sequence[Part]
@@ -89,7 +89,7 @@ class Combination:
     In float64: where the parts say much the same, r and s lie in a flat valley.
     """
 
-    form: Form
+    form: PairForm
     thetas: Sequence[Tensor]  # two weights (p,)
 
     def penalty(self) -> Tensor:
@@ -121,7 +121,7 @@ class Covariance:
     matrix: Tensor  # float64 (d, d)
 
     @classmethod
-    def measure(cls, pairs: Pairs) -> Covariance:
+    def measure(cls, pairs: PatchPairs) -> Covariance:
         """Measure valid tokens, whose mean the scaling has taken off."""
         total, n = torch.zeros(pairs.data.dim, pairs.data.dim, dtype=torch.float64), 0
         for block in pairs.blocks():
@@ -171,12 +171,12 @@ class Linear:
         """Shape of a."""
         return (self.covariance.dim,)
 
-    def logits(self, weights: Tensor, block: Block) -> Tensor:
+    def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
         """Return the sums (P,) of what is read of each patch."""
         scores = (block.x @ weights).view(-1)
         return scores[block.first_places] + scores[block.second_places]
 
-    def slope(self, residuals: Tensor, block: Block) -> Tensor:
+    def slope(self, residuals: Tensor, block: PairBlock) -> Tensor:
         """Return the sum of tokens, each times the residuals of its pairs."""
         return block.x.reshape(-1, self.covariance.dim).t() @ block.summed(residuals).view(-1)
 
@@ -198,11 +198,11 @@ class Diagonal:
         """Shape of w."""
         return (self.covariance.dim,)
 
-    def logits(self, weights: Tensor, block: Block) -> Tensor:
+    def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
         """Return (X * w) X', (P,)."""
         return block.packed(torch.bmm(block.x * weights, block.x.transpose(1, 2)))
 
-    def slope(self, residuals: Tensor, block: Block) -> Tensor:
+    def slope(self, residuals: Tensor, block: PairBlock) -> Tensor:
         """Return sum X * (U X)."""
         pulled = torch.bmm(block.unpacked(residuals), block.x)
         return (pulled * block.x).sum((0, 1))
@@ -225,12 +225,12 @@ class Quadratic:
         """Shape of W."""
         return self.covariance.dim, self.covariance.dim
 
-    def logits(self, weights: Tensor, block: Block) -> Tensor:
+    def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
         """Return (X W) X', (P,)."""
         moved = block.x.reshape(-1, len(weights)) @ weights
         return block.packed(torch.bmm(moved.view(block.x.shape), block.x.transpose(1, 2)))
 
-    def slope(self, residuals: Tensor, block: Block) -> Tensor:
+    def slope(self, residuals: Tensor, block: PairBlock) -> Tensor:
         """Return X' (U X), symmetric."""
         pulled = torch.bmm(block.unpacked(residuals), block.x).view(-1, self.covariance.dim)
         half = block.x.reshape(-1, self.covariance.dim).t() @ pulled
@@ -252,12 +252,12 @@ class Cosine:
     moment = 1.0
     shape = (1,)
 
-    def logits(self, weights: Tensor, block: Block) -> Tensor:
+    def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
         """Return cosines (P,), scaled."""
         x = normalize(block.x, dim=-1)
         return block.packed(torch.bmm(x, x.transpose(1, 2))).mul_(weights)
 
-    def slope(self, residuals: Tensor, block: Block) -> Tensor:
+    def slope(self, residuals: Tensor, block: PairBlock) -> Tensor:
         """Return the sum of cosines times residuals."""
         return (self.logits(residuals.new_ones(1), block) * residuals).sum()[None]
 

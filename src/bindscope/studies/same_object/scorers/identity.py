@@ -23,11 +23,11 @@ from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.fitting.generators import rng
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.same_object.config import IdentityScorer
-from bindscope.studies.same_object.data import Block, Pairs
+from bindscope.studies.same_object.data import PairBlock, PatchPairs
 from bindscope.studies.same_object.scorers.base import (
     LN2,
-    Fitted,
-    Task,
+    FitTask,
+    FittedProbe,
     scaling_arrays,
     simple_columns,
 )
@@ -53,7 +53,7 @@ class Queries(nn.Module):
         return x @ self.weight + self.bias
 
 
-def objects(block: Block) -> Tensor:
+def objects(block: PairBlock) -> Tensor:
     """Return which object of its image a valid patch is of, (B, M, O), one-hot; 0 of no object.
 
     Objects are numbered by their first patch.
@@ -82,7 +82,7 @@ def matched(costs: Tensor, masks: Tensor) -> tuple[Tensor, int]:
     return total, n
 
 
-def loss_bits(module: nn.Module, block: Block) -> tuple[Tensor, int]:
+def loss_bits(module: nn.Module, block: PairBlock) -> tuple[Tensor, int]:
     """Return the sum of what patches pay for the queries of their objects in bits, and of how many.
 
     An object and a query that are matched pay the cross-entropy of the object's patches.
@@ -96,7 +96,7 @@ def loss_bits(module: nn.Module, block: Block) -> tuple[Tensor, int]:
 class IdentityProbabilities(Probabilities):
     """Queries of the patches of an image."""
 
-    def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
+    def graded(self, block: PairBlock) -> dict[str, tuple[Any, Any]]:
         """Return the overlaps of a block's objects with the queries matched to them.
 
         Each patch goes to its most probable query; queries and objects are matched so that the sum
@@ -114,10 +114,10 @@ class IdentityProbabilities(Probabilities):
 class _Images:
     """A `fitting.descent.Task`: blocks of successive images, in an order drawn for every epoch."""
 
-    pairs: tuple[Pairs, Pairs]
+    pairs: tuple[PatchPairs, PatchPairs]
     seed: int
 
-    def batches(self, first: int) -> Iterator[Block]:
+    def batches(self, first: int) -> Iterator[PairBlock]:
         train, number = self.pairs[0], first
         n = -(-train.data.n_images // BATCH_IMAGES)
         while True:
@@ -126,7 +126,7 @@ class _Images:
             yield train.read(start, min(start + BATCH_IMAGES, train.data.n_images))
             number += 1
 
-    def backward(self, run: Run, batch: Block, share: float) -> Tensor:
+    def backward(self, run: Run, batch: PairBlock, share: float) -> Tensor:
         with torch.enable_grad():
             total, n = loss_bits(run.module, batch)
             mean = total / max(n, 1)
@@ -156,7 +156,7 @@ def _plan(config: IdentityScorer) -> Plan:
     )
 
 
-def fit_identity(config: IdentityScorer, task: Task) -> list[Fitted]:
+def fit_identity(config: IdentityScorer, task: FitTask) -> list[FittedProbe]:
     """Fit the queries of each seed."""
     scaling = task.scaling()
     pairs, plan, fitted = task.pairs(scaling), _plan(config), []
@@ -175,5 +175,5 @@ def fit_identity(config: IdentityScorer, task: Task) -> list[Fitted]:
         state = run.module.state_dict()
         weights = {name: value.cpu().numpy() for name, value in state.items()}
         weights |= scaling_arrays(scaling)
-        fitted.append(Fitted(scorer, scaling, seed, 0, columns, weights))
+        fitted.append(FittedProbe(scorer, scaling, seed, 0, columns, weights))
     return fitted

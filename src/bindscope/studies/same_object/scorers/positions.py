@@ -16,7 +16,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
 from bindscope.studies.same_object.scorers.forms import BOUND
 
 FLAT = 1e-8  # curvature that a weight of positions is taken to have
@@ -44,14 +44,14 @@ class Couples:
 
 @dataclass(frozen=True)
 class Counts:
-    """The pairs of a split by their couple, as `Pairs` has them one by one."""
+    """The pairs of a split by their couple, as `PatchPairs` has them one by one."""
 
     couples: Couples
     data: PairData
     device: torch.device
 
     @classmethod
-    def count(cls, pairs: Pairs) -> Counts:
+    def count(cls, pairs: PatchPairs) -> Counts:
         """Count the pairs of a split."""
         size = n_couples(pairs.data.grid)
         both = torch.zeros(2, size, dtype=torch.int64, device=pairs.device)
@@ -101,12 +101,12 @@ class Table:
         """Share of the pairs that use a weight: of each pair three do."""
         return 3 / self.shape[0]
 
-    def logits(self, weights: Tensor, block: Block | Couples) -> Tensor:
+    def logits(self, weights: Tensor, block: PairBlock | Couples) -> Tensor:
         """Return logits (P,); of couples in float64, as each stands for many pairs."""
         of_couples = weights[self._used].sum(0)
         return of_couples.to(block.sign.dtype)[block.couple]
 
-    def slope(self, residuals: Tensor, block: Block | Couples) -> Tensor:
+    def slope(self, residuals: Tensor, block: PairBlock | Couples) -> Tensor:
         """Return the gradient (p,)."""
         return self._summed(summed(residuals, block.couple, n_couples(self.grid)))
 
@@ -145,11 +145,11 @@ class CoupleTable:
         """Share of the pairs that are of one couple."""
         return 1 / len(self.curvature)
 
-    def logits(self, weights: Tensor, block: Block | Couples) -> Tensor:
+    def logits(self, weights: Tensor, block: PairBlock | Couples) -> Tensor:
         """Return logits (P,)."""
         return weights.to(block.sign.dtype)[block.couple]
 
-    def slope(self, residuals: Tensor, block: Block | Couples) -> Tensor:
+    def slope(self, residuals: Tensor, block: PairBlock | Couples) -> Tensor:
         """Return the gradient (Q,)."""
         return summed(residuals, block.couple, len(self.curvature))
 
@@ -179,11 +179,11 @@ class ImageCoupleTable:
         """Share of the pairs that are of one couple."""
         return 1 / len(self.curvature)
 
-    def logits(self, weights: Tensor, block: Block) -> Tensor:
+    def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
         """Return logits (P,)."""
         return (self._image(block) @ weights).view(-1)[self._index(block)]
 
-    def slope(self, residuals: Tensor, block: Block) -> Tensor:
+    def slope(self, residuals: Tensor, block: PairBlock) -> Tensor:
         """Return the gradient (k, Q)."""
         image = self._image(block)
         each = summed(residuals, self._index(block), len(image) * len(self.curvature))
@@ -193,15 +193,15 @@ class ImageCoupleTable:
         """Divide by the diagonal."""
         return gradient / (self.curvature + l2).clamp_min(FLAT)
 
-    def _image(self, block: Block) -> Tensor:
+    def _image(self, block: PairBlock) -> Tensor:
         """Return the numbers of each image, (B, k)."""
         patches = block.valid.sum(1, keepdim=True).clamp_min(1)
         return block.x.sum(1)[:, self.columns] / patches
 
-    def _index(self, block: Block) -> Tensor:
+    def _index(self, block: PairBlock) -> Tensor:
         """Return where each pair stands in (B, Q), flattened; int64 (P,)."""
         return block.image * len(self.curvature) + block.couple
 
 
 # Pairs of a split, in blocks: one by one, or those that are alike together.
-Split: TypeAlias = Pairs | Counts
+PairSplit: TypeAlias = PatchPairs | Counts
