@@ -84,7 +84,7 @@ def numbers_of_chapter(table):
 
 
 def drawn(table):
-    """Return what each figure draws: data of lines, and boxes of bars, panel by panel."""
+    """Return what each figure draws: lines and their looks, boxes of bars, panel by panel."""
     grouped = with_groups(table, GROUPS)
     grouped = grouped.assign(is_control=grouped["model"].isin(CONTROLS))
     order = order_models(MODELS, GROUPS, CONTROLS)
@@ -92,7 +92,9 @@ def drawn(table):
     for figure in (parts, parts_layers, tokens, layers, structure, calibration):
         canvas = figure.draw(grouped, models=order)
         for axes in canvas.axes:
-            shapes += [line.get_xydata().tolist() for line in axes.lines]
+            for line in axes.lines:
+                look = (line.get_color(), line.get_linewidth(), line.get_marker())
+                shapes.append((line.get_xydata().tolist(), look))
             shapes += [patch.get_path().get_extents().bounds for patch in axes.patches]
             shapes += [len(collection.get_paths()) for collection in axes.collections]
     return shapes
