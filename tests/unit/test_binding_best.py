@@ -4,8 +4,10 @@ import json
 
 import pytest
 from sample_tables import COUNTED, complete, make_row
+from zoo_tables import parts_row, parts_table
 
 from bindscope.studies.binding_information.best import best_rows
+from bindscope.studies.binding_information.result_view import best_row
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.tables.schema import frame_of, validate
 
@@ -164,3 +166,17 @@ def test_a_measured_column_that_nobody_declared_is_an_error():
         row["loss_of_something_bits"] = 1.0
     with pytest.raises(ValueError, match="gets loss_of_something_bits; name each"):
         best(linear, dnn)
+
+
+@pytest.mark.parametrize("control", ["none", "shuffled_labels"])
+def test_the_row_of_a_result_has_the_smallest_validation_loss_of_the_fits_that_ended(control):
+    """Of a control as well; among flagged rows alone it is still the best of them."""
+    rows = [
+        parts_row(
+            "matching", "mine", layer, decoded=(9.0, 0.0, pairing), flags=flags, control=control
+        )
+        for layer, pairing, flags in (("1", 2.0, ""), ("2", 3.0, ""), ("3", 4.0, "diverged"))
+    ]
+    assert best_row(parts_table(rows))["layer"] == "2"
+    flagged = [row | {"flags": "not_converged"} for row in rows]
+    assert best_row(parts_table(flagged))["layer"] == "3"

@@ -66,15 +66,16 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     """Return the best probes of the input with the smallest validation loss of O that converged."""
-    rows = rows_of_run(table).assign(val_loss_bits=_val_losses(table))
+    # Of a control, too: all rows of a result have the same.
+    rows = rows_of_run(table).assign(control="none", val_loss_bits=_val_losses(table))
+    candidates = (rows["probe"] == BEST) & (rows["model_kind"] == ARRAYS)
     for forbidden in (UNUSABLE, ()):
         quoted = quote(rows, needed=WHOLE, forbidden=forbidden)
         if len(quoted):
             best = quoted.best(WHOLE, by="val_loss_bits").row
-            of_input = (rows["model"] == best["model"]) & (rows["tokens"] == best["tokens"])
-            table = table[of_input & (rows["probe"] == BEST)]
+            candidates &= (rows["model"] == best["model"]) & (rows["tokens"] == best["tokens"])
             break
-    chosen: pd.Series[Any] = table[table["probe"] == BEST].iloc[0]
+    chosen: pd.Series[Any] = table[candidates].iloc[0]
     return chosen
 
 
