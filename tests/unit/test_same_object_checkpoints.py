@@ -9,11 +9,11 @@ from pair_problems import planted_geometry, planted_splits
 from pydantic import TypeAdapter
 
 from bindscope.fitting import checkpoint as checkpoints_module
-from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.fitting.checkpoint import Checkpoints, join_states, split_states
 from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.effects import planted
 from bindscope.studies.same_object.effects.job import measured_edits
-from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.known import Planted
 
 CODES = Planted(classes=0.0, noise=0.2, rotated=False)
@@ -46,10 +46,13 @@ def test_killed_fits_of_pairs_end_in_the_same_bits(family, deaths, tmp_path):
     splits = planted_splits(n=(20, 10, 10))
     whole = fit_probe(probe, *splits, seeds=(0, 1), bootstrap_samples=20)
 
+    def fit(parts):
+        results = fit_probe(probe, *splits, seeds=(0, 1), bootstrap_samples=20, checkpoints=parts)
+        return join_states([result.state() for result in results])
+
     def again(checkpoints):
-        return fit_probe(
-            probe, *splits, seeds=(0, 1), bootstrap_samples=20, checkpoints=checkpoints
-        )
+        """Fit a layer as `fit_layers` does."""
+        return [*map(ProbeResult.from_state, split_states(checkpoints.remember(fit)))]
 
     resumed, died = killed_until_it_ends(
         deaths, again, tmp_path, every=3 if FEW.keys() <= options.keys() else 1
