@@ -37,15 +37,14 @@ class HookedModule:
     Layer l is the output of ``config.modules[l - 1]``, or its first element where that is a tuple,
     as it is at that moment: what changes it in place afterwards is not seen. A map (B, C, H, W), or
     (B, H, W, C) with ``config.channels_last``, becomes H * W patch tokens in raster order. Made, it
-    is run on two grey images, which gives the shapes, and on an image whose patches are changed in
-    turn, which shows their order. The input's side is `scene_px` where the configuration names
-    none.
+    is run once on two grey images, which gives the shapes; `check` runs it on an image whose
+    patches are changed in turn. The input's side is `scene_px` where the configuration names none.
 
     Raises
     ------
     ModelError
-        If there is no such submodule, it does not run exactly once in a pass, what it gives is
-        neither tokens nor a map, differs between passes, or is not in raster order.
+        If there is no such submodule, it does not run exactly once in a pass, or what it gives is
+        neither tokens nor a map.
     """
 
     def __init__(
@@ -73,7 +72,12 @@ class HookedModule:
         self.token_map = self.shapes[self.n_layers].token_map
         self.weights_sha256 = state_sha256(module.state_dict())
         self.revision = f"{config.source} with seed {config.seed}"
-        check_layers(self, side, config.extraction.batch_size, where, config.modules)
+        self._batch_size = config.extraction.batch_size
+        self._names = config.modules
+
+    def check(self) -> None:
+        """Refuse layers that differ between passes, or are not in raster order (ModelError)."""
+        check_layers(self, self._transform.px, self._batch_size, self._where, self._names)
 
     def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
         """Resize and normalise images: uint8 (B, H, W, 3) to float32 (B, 3, px, px)."""

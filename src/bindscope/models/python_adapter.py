@@ -42,7 +42,9 @@ def load(
                 where, f"its function returns {type(model).__name__}, which has no submodules",
                 "return an `nn.Module`, or leave out `modules` (docs/add_model.md)",
             )  # fmt: skip
-        return HookedModule(where, model, config, device, input_px)
+        hooked = HookedModule(where, model, config, device, input_px)
+        hooked.check()
+        return hooked
     problems = complaints(model)
     if problems and isinstance(model, nn.Module):
         raise ModelError(
