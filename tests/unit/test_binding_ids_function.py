@@ -153,7 +153,10 @@ def test_what_rounding_changes_is_measured_and_noted(hub: Path, tmp_path: Path) 
     (*_, note) = binding_ids(model.to(torch.bfloat16), processor, photos(tmp_path)).notes
     assert re.search(r"differ by up to \S+ nats", note)
     model, processor = opened(hub)
-    model.lm_head.weight.data *= 10
+    # As rounding does on most types of CPU, but not on all: the answer depends on what is computed
+    # along with it.
+    network = model.model.language_model.layers[0].mlp
+    network.register_forward_hook(lambda _, __, states: states * (1 + states.shape[1] / 100))
     (note,) = binding_ids(model.to(torch.bfloat16), processor, n=2).notes
     assert "computes in bfloat16" in note
     assert 0 < float(re.search(r"differ by up to (\S+) nats", note)[1]) < 1  # type: ignore[index]
