@@ -81,14 +81,16 @@ def is_raster(
 def measure_offset(model: FrozenViT, side: int) -> tuple[float, float]:
     """Measure where the middle patch's token at layer 0 looks, in patches below and right of it."""
     generator = torch.Generator().manual_seed(_SEED)
-    example = model.preprocess(np.zeros((1, side, side, 3), np.uint8))
-    pixels = torch.randn(example.shape, generator=generator).to(example.device).requires_grad_()
-    ((_, tokens),) = model.edited_stream(pixels, [0], {}, gradients=True)
     rows, columns = model.token_map.grid
     row, column = rows // 2, columns // 2
-    token = tokens[0, model.token_map.prefix + row * columns + column]
-    weights = torch.randn(token.shape, generator=generator).to(token.device)
-    (gradient,) = torch.autograd.grad((token * weights).sum(), pixels)
+    with torch.inference_mode(False), torch.enable_grad():
+        example = model.preprocess(np.zeros((1, side, side, 3), np.uint8))
+        pixels = torch.randn(example.shape, generator=generator).to(example.device)
+        pixels.requires_grad_()
+        ((_, tokens),) = model.edited_stream(pixels, [0], {}, gradients=True)
+        token = tokens[0, model.token_map.prefix + row * columns + column]
+        weights = torch.randn(token.shape, generator=generator).to(token.device)
+        (gradient,) = torch.autograd.grad((token * weights).sum(), pixels)
     power = gradient[0].square().sum(dim=0)
     places = (torch.arange(side, device=power.device) + 0.5) / side
     total = float(power.sum())
