@@ -144,8 +144,8 @@ chaos: setup
 # Every name of timm's plain transformers, families of transformers, and modules that are refused,
 # against independent hooks, with tiny random weights: minutes.
 check-models: setup
-	CHECK_MODELS=all "$(BIN)/python" -m pytest -q tests/unit/test_models_sweep.py \
-		tests/unit/test_models_adapters_hf.py tests/unit/test_models_hooked.py $(ARGS)
+	CHECK_MODELS=all "$(BIN)/python" -m pytest -q tests/models/test_sweep.py \
+		tests/models/test_adapters_hf.py tests/models/test_hooked.py $(ARGS)
 
 lint: lint-ruff lint-format lint-types lint-snakefmt lint-snakemake
 

@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "results" / "benchmarks"
-for folder in (ROOT / "src", ROOT / "tests" / "unit"):  # slow, plain versions are in the tests
+for folder in (ROOT / "src", ROOT / "tests" / "helpers"):  # slow, plain versions are in the tests
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 

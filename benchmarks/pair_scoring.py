@@ -8,7 +8,7 @@ over streamed blocks takes it. Of B images with M patches of d numbers it needs 
 (X W, X'(U X), and both products of (M, M) matrices), over the highest rate of matrix products of
 this run.
 
-The literal expansion (``tests/unit/pair_twins.py``) makes x and y of every ordered pair, each
+The literal expansion (``tests/helpers/pair_twins.py``) makes x and y of every ordered pair, each
 (B, M, M, d), and is differentiated by autograd; both must lose the same. Fits in processes of their
 own, on tokens that are drawn as they are read, show what their memory depends on.
 """

@@ -4,7 +4,7 @@ Every preset is computed in a fresh interpreter, because counts are remembered w
 
 Re-assigned attributes are Visual Genome's case: images of 10 to 20 objects with 1 to 8 distinct
 values, of which "none" is the commonest, categories and values by Zipf's law. The plain dynamic
-program of ``tests/unit/assignments_by_hand.py`` (object by object over a dictionary of supplies)
+program of ``tests/helpers/assignments_by_hand.py`` (object by object over a dictionary of supplies)
 runs on the first few of the same images; both must give the same bits.
 """
 

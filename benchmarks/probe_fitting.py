@@ -18,7 +18,7 @@ AdamW, GELU, softmax and the products over r are not in it.
 
 Twin
 ----
-``tests/unit/slow_twins.py``, written from the equations: z is repeated for every head beside the
+``tests/helpers/slow_twins.py``, written from the equations: z is repeated for every head beside the
 bits that the head sees, (B, K, d + K), and every head has small products of its own. Both start
 from the same weights, read the same batch, take the same AdamW, and must lose the same over the
 first steps. Both are differentiated by autograd here: what is compared is the arithmetic of a

@@ -9,11 +9,13 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from bindscope.core.errors import CONFIGFILES
 from bindscope.core.files import CACHE
 
+PUBLISHED = Path(__file__).parents[1] / "resources" / "published"
 # What takes longest starts first, so that no worker ends with it while the others wait.
 FIRST = (
     "test_deaths", "test_chaos", "test_one_truth", "test_gates", "test_impostors", "test_reruns",
@@ -58,3 +60,27 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     from killed_jobs import die_where_kept
 
     return die_where_kept(monkeypatch)
+
+
+@pytest.fixture
+def few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw few pixels: what is tested does not depend on how many there are."""
+    from bindscope.figures import style
+
+    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
+
+
+@pytest.fixture(scope="session")
+def published() -> pd.DataFrame:
+    """Return the paper's table."""
+    from bindscope.studies.binding_information.published import read_published
+
+    return read_published(PUBLISHED / "binding_information.csv")
+
+
+@pytest.fixture(scope="session")
+def trends() -> pd.DataFrame:
+    """Return the paper's numbers beside its table."""
+    from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
+
+    return read_published(PUBLISHED / "trends.csv", TREND_COLUMNS)

@@ -32,7 +32,7 @@ UNREADABLE = re.compile(
 )
 ITEM = re.compile(r"([-*+]|\d+\.) ")
 # They name what they look for.
-QUOTING = (Path(__file__), ROOT / "tests" / "unit" / "test_words.py")
+QUOTING = (Path(__file__), ROOT / "tests" / "project" / "test_words.py")
 CODE = ("src", "workflow", "tests", "tools", "benchmarks")
 Case = tuple[int, str, str]  # line, kind, text
 

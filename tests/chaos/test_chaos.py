@@ -9,11 +9,6 @@ from random import Random
 
 import pytest
 import yaml
-
-from bindscope.commands.verify import product_problems
-from bindscope.config.root import Config
-from bindscope.core.digests import digests_path, read_keys, write_digests
-from bindscope.studies.build import build
 from chaos import (
     FAULTS,
     Clone,
@@ -26,6 +21,11 @@ from chaos import (
     rounds,
     truncate,
 )
+
+from bindscope.commands.verify import product_problems
+from bindscope.config.root import Config
+from bindscope.core.digests import digests_path, read_keys, write_digests
+from bindscope.studies.build import build
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(600)]
 SUFFIXES = ("csv", "html", "parquet")

@@ -3,6 +3,7 @@
 from math import prod
 
 import numpy as np
+from datasets_by_hand import dataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ from bindscope.codes.space import build_space, feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.core.splits import SPLITS
 from bindscope.priors.entropies import entropies
-from datasets_by_hand import dataset
 
 quick = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

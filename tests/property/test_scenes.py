@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import isqrt
 
 import numpy as np
+from datasets_by_hand import dataset, uniform
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindscope.config.codes import Dataset
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import stamps
-from datasets_by_hand import dataset, uniform
 
 
 @st.composite

@@ -15,9 +15,6 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-
-from bindscope.scenes.pug_spare_values import TABLE, VALUES
-from bindscope.sources.genome.vocabulary import COLOR_WORDS
 from releases import write_clevr, zipped
 from segmented_releases import (
     BUILDING,
@@ -30,6 +27,9 @@ from segmented_releases import (
     write_ade20k,
     write_coco,
 )
+
+from bindscope.scenes.pug_spare_values import TABLE, VALUES
+from bindscope.sources.genome.vocabulary import COLOR_WORDS
 
 CUT = "cut_off"  # in the name of the JPEG that is truncated
 SIZES = ((683, 512), (256, 256), (640, 480), (375, 501), (1023, 767), (2400, 1600))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(path) for path in (HERE, HERE.parent, HERE.parent / "workflow")]
+sys.path[:0] = [str(path) for path in (HERE, HERE.parent / "helpers", HERE.parent / "workflow")]
 
 import data  # noqa: E402
 import yaml  # noqa: E402

@@ -7,12 +7,12 @@ a sample that Snakemake agrees with the graph.
 from __future__ import annotations
 
 import pytest
+from mutations import example, identities, without_effect
 
 from bindscope.config.root import Config
 from bindscope.config.structure import keys
 from bindscope.core.registries import STUDIES
 from bindscope.studies.build import build
-from mutations import example, identities, without_effect
 
 KEYS = {
     f"{section.rpartition('__')[2]}.{key}": (path, section, key) for path, section, key in keys()

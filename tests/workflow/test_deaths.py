@@ -21,6 +21,7 @@ import pytest
 import yaml
 from harness import ROOT, Clone
 from quick import SHORT_TOY
+from releases import write_clevr, write_genome_archives, zipped
 from test_code_keys import more_sections
 
 from bindscope.config.root import Config
@@ -28,7 +29,6 @@ from bindscope.core import keys
 from bindscope.core.graph import Product, roots
 from bindscope.scenes.solids.values import VALUES
 from bindscope.studies.build import build
-from releases import write_clevr, write_genome_archives, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 DYING = Path(__file__).parent / "dying"

@@ -69,7 +69,7 @@ def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
 def test_the_zoo_is_trained_and_written(tmp_path: Path) -> None:
     """One seed, few steps; what is written is what a source `zoo:` then loads.
 
-    Toys come there in the same way: `tests/unit/test_binding_id_stored_toys.py`.
+    Toys come there in the same way: `tests/studies/binding_id/test_stored_toys.py`.
     """
     clone = Clone.make(tmp_path / "clone")
     clone.configfile = "config/quick.yaml"

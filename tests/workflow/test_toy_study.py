@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from harness import ROOT, Clone
-
 from packages import install
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]

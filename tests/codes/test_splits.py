@@ -1,0 +1,76 @@
+"""Which feature codes belong to which split."""
+
+from hashlib import sha1
+
+import numpy as np
+import pytest
+from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, name_of, ranked, uniform
+from datasets_by_hand import dataset
+from pydantic import ValidationError
+
+from bindscope.codes.splits import feature_codes
+from bindscope.config.codes import HashedSplit
+from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
+
+
+def texts(codes):
+    return ["".join(map(str, row)) for row in codes.tolist()]
+
+
+@pytest.mark.parametrize("config", SPACES, ids=name_of)
+def test_random_splits_hold_all_feature_codes_in_order(config):
+    expected = sorted(set(all_codes(config).values()))
+    for split in SPLITS:
+        codes = feature_codes(dataset(config), split)
+        assert codes.dtype == np.uint8
+        assert list(map(tuple, codes.tolist())) == expected
+
+
+def test_ranked_codes_are_dealt_out_by_digest():
+    data = dataset(PAPER, PAPER_SPLIT)
+    dealt = [bits for split in SPLITS for bits in texts(feature_codes(data, split))]
+    everything = texts(feature_codes(dataset(PAPER), "train"))
+    assert len(everything) == 784
+    by_hand = sorted(everything, key=lambda bits: sha1(f"bindscope|{bits}".encode()).hexdigest())
+    assert dealt == by_hand
+    assert [len(feature_codes(data, split)) for split in SPLITS] == [522, 131, 131]
+
+
+def test_hashed_codes_are_those_of_the_buckets():
+    space = uniform((4, 4), 1, 6)
+    rule = {"rule": "hashed_feature_codes", "salt": "s", "buckets": 7, "test": [0, 3], "val": [5]}
+    everything = texts(feature_codes(dataset(space), "train"))
+    bucket = {bits: int(sha1(f"s|{bits}".encode()).hexdigest(), 16) % 7 for bits in everything}
+    buckets = {"train": {1, 2, 4, 6}, "val": {5}, "test": {0, 3}}
+    for split in SPLITS:
+        codes = texts(feature_codes(dataset(space, rule), split))
+        assert codes == [bits for bits in everything if bucket[bits] in buckets[split]]
+
+
+def test_too_many_ranked_codes_are_refused():
+    with pytest.raises(ConfigError, match=r"toy\.split\.n_feature_codes.*ask for 800.*has 784"):
+        feature_codes(dataset(PAPER, ranked(600, 100, 100)), "test")
+
+
+def test_buckets_that_leave_no_feature_code_to_train_are_refused():
+    rule = {"rule": "hashed_feature_codes", "buckets": 2, "test": [0], "val": [1]}
+    with pytest.raises(ConfigError, match=r"toy\.split\.buckets(?s:.*)remedy: give train more"):
+        feature_codes(dataset(uniform((2, 2), 1, 4), rule), "train")
+
+
+def test_a_space_too_large_to_list_is_refused_before_it_is_listed():
+    with pytest.raises(ConfigError, match="feature codes; at most 1,048,576 can be listed"):
+        feature_codes(dataset(uniform((30, 30), 1, 900)), "train")
+
+
+def test_only_values_that_occur_are_listed():
+    # 60 of 2^32 subsets: scenes with one object.
+    assert feature_codes(dataset(uniform((30, 2), 1, 1)), "train").shape == (60, 32)
+
+
+def test_unknown_splits_and_empty_buckets_are_refused():
+    with pytest.raises(ValueError, match="no split 'dev'"):
+        feature_codes(dataset(PAPER), "dev")
+    with pytest.raises(ValidationError, match="val"):
+        HashedSplit(rule="hashed_feature_codes", val=[])
