@@ -440,6 +440,10 @@ def test_weights_that_are_here_are_counted_by_their_headers(tmp_path: Path) -> N
     assert numbers == 3 * 5 + 7 + 2
     assert n_bytes == sum(file.stat().st_size for file in tmp_path.iterdir())
     assert towers.stored_weights("timm:vit_base") == (0, 0)
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "model.safetensors").write_bytes(b"\xff" * 100)  # a header of 2^64 bytes
+    assert towers.stored_weights(f"hf:path:{damaged}") == (0, 0)
 
 
 def plan_of_heads(**model: Any) -> Graph:

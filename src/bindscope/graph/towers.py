@@ -213,14 +213,15 @@ def settings(source: str) -> dict[str, Any]:
 def stored_weights(source: str) -> tuple[int, int]:
     """Return the bytes of a source's safetensors files, and the numbers that their headers list.
 
-    0 where they are not on this machine.
+    0 where they are not on this machine; a damaged file is refused by the job that reads it.
     """
     n_bytes, numbers = 0, 0
     folder = local_folder(source)
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         for path in folder.glob("*.safetensors") if folder else ():
             with path.open("rb") as file:
-                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+                length = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(min(length, path.stat().st_size)))
             header.pop("__metadata__", None)
             n_bytes += path.stat().st_size
             numbers += sum(prod(tensor["shape"]) for tensor in header.values())

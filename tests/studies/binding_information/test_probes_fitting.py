@@ -300,7 +300,7 @@ def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has(monkeypatch):
     assert bits_of(long, "object_anchored") < 0.2 * H_OBJECT
     (linear,) = fitted("linear", data=exclusive(), targets=["anchored"])
     assert bits_of(linear, "object_anchored") > 0.95 * H_OBJECT
-    monkeypatch.setattr(convex, "ITERATIONS", 0)
+    monkeypatch.setattr(convex, "RIDGES", replace(convex.RIDGES, iterations=0))
     (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0))
     assert "not_converged" in linear.target_flags["object"]
 

@@ -98,7 +98,7 @@ def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
     """Three times the scenes: the same buffers, and about 40 bytes for each more to test."""
     monkeypatch.setattr(columns, "READ_BYTES", 2**18)
     # Passes are alike: two iterations of each strength, with a curvature that is measured anew.
-    monkeypatch.setattr(convex, "ITERATIONS", 2)
+    monkeypatch.setattr(convex, "RIDGES", replace(convex.RIDGES, iterations=2))
     monkeypatch.setattr(regressions, "REFRESH", 1)
     config = probe("quadratic", steps=1, rank=1, batch_size=1000, memory_mb=1)
     fit(config, problem(), [0])  # what an optimiser imports is not counted
