@@ -361,7 +361,9 @@ def test_maps_whose_channels_are_last(
 
 def test_cells_of_a_mobile_network_overlap_and_are_not_refused() -> None:
     options = {"options": {"model_name": "efficientnet_b0"}, "transform": {"input_px": 128}}
-    load("python:timm:create_model", "blocks.1", "blocks.4", "blocks.6", **options)
+    model = load("python:timm:create_model", "blocks.1", "blocks.4", "blocks.6", **options)
+    grids = [shape.token_map.grid for shape in model.shapes.values()]
+    assert grids == [(32, 32), (8, 8), (4, 4)]
 
 
 # --- from activations to probes --------------------------------------------------------------

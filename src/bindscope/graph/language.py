@@ -56,8 +56,10 @@ class LanguageModel:
 
 
 def names_language_model(source: str) -> bool:
-    """Whether a source has a language model, by its configuration or the size in its name."""
-    return "num_key_value_heads" in _text(settings(source)) or _size_in(source) is not None
+    """Whether a source has a language model, by its configuration, else by the size in its name."""
+    if known := settings(source):
+        return "num_key_value_heads" in _text(known)
+    return _size_in(source) is not None
 
 
 def unknown_size(source: str) -> str:

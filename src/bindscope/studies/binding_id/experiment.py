@@ -1,7 +1,7 @@
 """What an experiment is; each module of `experiments` declares one, under the module's name.
 
-`EXPERIMENT` decides rows, and is part of their code key. An `NOTES` decides none: planning and
-claims read it. It may be missing.
+`EXPERIMENT` decides rows, and is part of their code key. `NOTES` decides none: planning and claims
+read it. It may be missing.
 """
 
 from __future__ import annotations
