@@ -70,9 +70,13 @@ def toy() -> ToyAdapter:
     import tiny_vlms
 
     network, _ = tiny_vlms.llava(
-        ((36, 36),), 36, 6, {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 128},
-        hidden_size=96, intermediate_size=192,
-    )  # fmt: skip
+        ((36, 36),),
+        36,
+        6,
+        {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 128},
+        hidden_size=96,
+        intermediate_size=192,
+    )
 
     def see(images: NDArray[np.uint8]) -> torch.Tensor:
         pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
@@ -93,11 +97,15 @@ def larger(options: Options) -> Any:
 
     width, layers = (128, 4) if options.size == "ci" else (256, 8)
     model, processor = tiny_vlms.llava(
-        ((384, 384),), 384, 14,
+        ((384, 384),),
+        384,
+        14,
         {"hidden_size": width // 2, "num_hidden_layers": 2, "intermediate_size": width},
-        hidden_size=width, num_hidden_layers=layers, intermediate_size=3 * width,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        intermediate_size=3 * width,
         max_position_embeddings=2048,
-    )  # fmt: skip
+    )
     return adapt("a larger model", model, processor, options.device)
 
 
@@ -143,8 +151,7 @@ class Core:
         (base, _), (source, _) = self.data[:2]
         of_base = [question(base, role) for role in (0, 1)]
         of_both = [*of_base, *(question(source, role) for role in (0, 1))]
-        return [(replacements(), of_both), (moves(), of_base),
-                (means(self.estimated()), of_base)]  # fmt: skip
+        return [(replacements(), of_both), (moves(), of_base), (means(self.estimated()), of_base)]
 
     def estimated(self) -> dict[Group, NDArray[np.float32]]:
         """Return mean differences from four contexts of each scene."""
@@ -188,9 +195,10 @@ def means(vectors: dict[Group, NDArray[np.float32]]) -> list[Condition]:
     for group, value in vectors.items():
         drawn = rng.normal(size=value.shape)
         noise[group] = np.float32(
-            drawn * np.linalg.norm(value, axis=-1, keepdims=True)
+            drawn
+            * np.linalg.norm(value, axis=-1, keepdims=True)
             / np.linalg.norm(drawn, axis=-1, keepdims=True)
-        )  # fmt: skip
+        )
     edited: list[tuple[Group, ...]] = [("object",), ("item",), ("color",), ("object", "item")]
     for chosen in (vectors, noise):
         for groups in edited if chosen is vectors else edited[:2] + edited[3:]:
@@ -223,15 +231,17 @@ def entry(
     return Entry(
         f"{name}: {SCENES[name]} scenes of {tokens} tokens, {sum(conditions)} conditions, "
         f"{n_questions} questions, {plain / counted:.3g} times fewer FLOPs "
-        f"({published / counted:.3g} with contexts read again)", seconds["fast"],
+        f"({published / counted:.3g} with contexts read again)",
+        seconds["fast"],
         [Other("a pass each", seconds["naive"], FASTER)],
         {"share of the naive FLOPs": (counted / plain, 1 / FEWER_FLOPS[name])},
         {
-            "GFLOP, fast": counted / 1e9, "GFLOP, naive": plain / 1e9,
+            "GFLOP, fast": counted / 1e9,
+            "GFLOP, naive": plain / 1e9,
             "times fewer FLOPs": plain / counted,
             "times fewer than with contexts read anew": published / counted,
         },
-    )  # fmt: skip
+    )
 
 
 def _naive_flops(core: Core) -> tuple[int, int, int]:

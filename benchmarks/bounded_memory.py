@@ -106,14 +106,22 @@ def _fits(
 ) -> tuple[list[float], float]:
     """Fit in a new process, with each number of steps; return seconds and its peak memory in GB."""
     task = {
-        "folder": str(folder), "kind": kind, "n": n, "steps": steps, "threads": options.threads,
+        "folder": str(folder),
+        "kind": kind,
+        "n": n,
+        "steps": steps,
+        "threads": options.threads,
         "probe": {"name": "p", "threads": options.threads, **fields},
         "files": [str(path) for path in _files(folder, options, n, kind)],
-    }  # fmt: skip
+    }
     done = subprocess.run(
-        [sys.executable, __file__], input=json.dumps(task), capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": str(options.threads)}, check=False,
-    )  # fmt: skip
+        [sys.executable, __file__],
+        input=json.dumps(task),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": str(options.threads)},
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"{task['probe']} on {n} scenes failed\n{done.stderr[-4000:]}")
     measured = json.loads(done.stdout.splitlines()[-1])
@@ -207,9 +215,12 @@ def _write_shard(path: Path, n: int, values: Any) -> None:
 
     pooled = values.shape[0] == LAYERS
     with StoreWriter(
-        path.with_suffix(".zarr"), path.with_suffix(".json"), spec=json.dumps(path.name),
-        code="bench", attributes={"layers": ["0", "1"]} if pooled else {},
-    ) as writer:  # fmt: skip
+        path.with_suffix(".zarr"),
+        path.with_suffix(".json"),
+        spec=json.dumps(path.name),
+        code="bench",
+        attributes={"layers": ["0", "1"]} if pooled else {},
+    ) as writer:
         if pooled:
             writer.create("cls", (LAYERS, n, DIM), "float16", sample_axis=1)
             writer.write("cls", values[:, :n])

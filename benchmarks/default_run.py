@@ -60,8 +60,11 @@ def fresh_copy() -> Path:
     """Copy what git tracks, and what it does not ignore, into a temporary folder."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     folder = Path(tempfile.mkdtemp(prefix="bindscope-"))
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():

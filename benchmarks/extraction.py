@@ -60,12 +60,19 @@ def controlled(px: int, patch_px: int) -> Load:
         module = vit.build(architecture, px, torch.Generator().manual_seed(0))
         freeze(module, torch.device(device))
         return FrozenViT(
-            where="controlled", forward=module, network=module, blocks=list(module.blocks),
-            norm=module.norm, transform=vit.transform(px), dim=architecture.width,
+            where="controlled",
+            forward=module,
+            network=module,
+            blocks=list(module.blocks),
+            norm=module.norm,
+            transform=vit.transform(px),
+            dim=architecture.width,
             revision="random",
             token_map=TokenMap(1, 0, (module.rows, module.rows), patch_px, True),
-            weights_sha256="0" * 64, device=torch.device(device), precision=precision,
-        )  # fmt: skip
+            weights_sha256="0" * 64,
+            device=torch.device(device),
+            precision=precision,
+        )
 
     return load
 
@@ -75,9 +82,12 @@ def timm(name: str) -> Load:
 
     def load(device: str, precision: Precision) -> FrozenViT:
         config = Pretrained(
-            name="model", source=f"timm:{name}", n_layers=12, pretrained=False,
+            name="model",
+            source=f"timm:{name}",
+            n_layers=12,
+            pretrained=False,
             extraction=Extraction(precision=precision),
-        )  # fmt: skip
+        )
         return load_model(config, None, device)
 
     return load
@@ -137,20 +147,28 @@ def time_case(case: Case, precision: Precision, folder: Path, options: Options) 
             shutil.rmtree(path)
 
     runs = {
-        "bare": bare_forward(model, images, extraction), "both in one pass": together,
-        "pooled alone": pooled_alone, "patches alone": patches_alone,
-    }  # fmt: skip
+        "bare": bare_forward(model, images, extraction),
+        "both in one pass": together,
+        "pooled alone": pooled_alone,
+        "patches alone": patches_alone,
+    }
     times = side_by_side(runs, options, clear)
     bare = times.pop("bare")
     return [
         Entry(
-            f"{case.name}, {precision}, {n} scenes: {name}", seconds,
-            [Other("bare forward", bare, PROMISED[options.device] if name.startswith("both")
-                   else None)],
+            f"{case.name}, {precision}, {n} scenes: {name}",
+            seconds,
+            [
+                Other(
+                    "bare forward",
+                    bare,
+                    PROMISED[options.device] if name.startswith("both") else None,
+                )
+            ],
             notes={"images_per_s": n / seconds},
         )
         for name, seconds in times.items()
-    ]  # fmt: skip
+    ]
 
 
 def bare_forward(
@@ -179,14 +197,24 @@ def write_shard(folder: Path, n: int, px: int) -> StoreImages:
         {
             "name": "scenes",
             "space": {
-                "kind": "uniform", "min_objects": 9, "max_objects": 9,
+                "kind": "uniform",
+                "min_objects": 9,
+                "max_objects": 9,
                 "groups": [{"name": "color", "size": 6}, {"name": "shape", "size": 6}],
             },
-            "split": {"rule": "random"}, "n_scenes": sizes, "shard_size": sizes,
-            "render": {"kind": "shapes", "size_px": px, "object_px": px // 6, "placement": "grid",
-                       "margin_px": 1, "area": "released"},
+            "split": {"rule": "random"},
+            "n_scenes": sizes,
+            "shard_size": sizes,
+            "render": {
+                "kind": "shapes",
+                "size_px": px,
+                "object_px": px // 6,
+                "placement": "grid",
+                "margin_px": 1,
+                "area": "released",
+            },
         }
-    )  # fmt: skip
+    )
     rng = np.random.default_rng(0)
     objects = np.zeros((n, 36), np.uint8)
     np.put_along_axis(objects, rng.random((n, 36)).argsort(1)[:, :9], 1, axis=1)

@@ -187,9 +187,12 @@ def machine() -> dict[str, Any]:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True,
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         check=False,
-    ).stdout.strip()  # fmt: skip
+    ).stdout.strip()
     about: dict[str, Any] = {
         "commit": commit or "unknown",
         "processor": names[0] if names else platform.processor(),
@@ -209,9 +212,11 @@ def write_record(name: str, title: str, entries: Sequence[Entry], options: Optio
     RECORDS.mkdir(parents=True, exist_ok=True)
     path = RECORDS / f"{name}.json"
     record = {
-        "title": title, "options": asdict(options) | {"folder": str(options.folder or "")},
-        "machine": machine(), "entries": [asdict(entry) for entry in entries],
-    }  # fmt: skip
+        "title": title,
+        "options": asdict(options) | {"folder": str(options.folder or "")},
+        "machine": machine(),
+        "entries": [asdict(entry) for entry in entries],
+    }
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     return path
 

@@ -171,9 +171,10 @@ def expansion_entry(size: Size, options: Options) -> Entry:
         times = side_by_side({"step": lambda: problem.value_and_gradient(zero)}, options)
     times |= side_by_side({"literal": literal}, options)
     return Entry(
-        f"a quadratic step, {size}", times["step"],
+        f"a quadratic step, {size}",
+        times["step"],
         [Other("literal N x N x d expansion", times["literal"])],
-    )  # fmt: skip
+    )
 
 
 def memory_entry(options: Options) -> Entry:
@@ -183,9 +184,13 @@ def memory_entry(options: Options) -> Entry:
     for images in (few, many):
         task = {"images": images, "patches": patches, "dim": dim, "threads": options.threads}
         done = subprocess.run(
-            [sys.executable, __file__], input=json.dumps(task), capture_output=True, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(options.threads)}, check=False,
-        )  # fmt: skip
+            [sys.executable, __file__],
+            input=json.dumps(task),
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(options.threads)},
+            check=False,
+        )
         if done.returncode:
             raise SystemExit(f"a fit to {images} images failed\n{done.stderr[-4000:]}")
         measured = json.loads(done.stdout.splitlines()[-1])

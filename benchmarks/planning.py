@@ -118,9 +118,13 @@ def entries(options: Options) -> list[Entry]:
 def dry_run(folder: Path, *arguments: str) -> None:
     """Plan the workflow in a folder, on one thread."""
     done = subprocess.run(
-        [sys.executable, "-m", "snakemake", *arguments], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"{arguments} failed\n{(done.stdout + done.stderr)[-4000:]}")
 
@@ -135,16 +139,23 @@ def many_jobs(models: int) -> dict[str, Any]:
     names = [f"vit-{i}" for i in range(models)]
     architecture = {"n_layers": LAYERS - 1, "width": 16, "n_heads": 2, "patch_px": 8}
     training = {"dataset": "many", "steps": 4, "batch_size": 16, "threads": 1}
-    probes = [{"name": f"linear-{i}", "family": "linear", "steps": 100 + i}
-              for i in range(PROBES)]  # fmt: skip
-    fits = {"name": "fits", "datasets": ["many"], "models": names, "layers": "all",
-            "tokens": ["cls", "mean"], "probes": [probe["name"] for probe in probes]}  # fmt: skip
+    probes = [{"name": f"linear-{i}", "family": "linear", "steps": 100 + i} for i in range(PROBES)]
+    fits = {
+        "name": "fits",
+        "datasets": ["many"],
+        "models": names,
+        "layers": "all",
+        "tokens": ["cls", "mean"],
+        "probes": [probe["name"] for probe in probes],
+    }
     return {
         "datasets": [
             {
                 "name": "many",
                 "space": {
-                    "kind": "uniform", "min_objects": 2, "max_objects": 3,
+                    "kind": "uniform",
+                    "min_objects": 2,
+                    "max_objects": 3,
                     "groups": [{"name": "color", "size": 3}, {"name": "shape", "size": 2}],
                 },
                 "split": {"rule": "random"},
@@ -154,9 +165,14 @@ def many_jobs(models: int) -> dict[str, Any]:
             }
         ],
         "models": [
-            {"name": name, "source": "controlled:objects", "seed": seed, "training": training,
-             "architecture": architecture}
+            {
+                "name": name,
+                "source": "controlled:objects",
+                "seed": seed,
+                "training": training,
+                "architecture": architecture,
+            }
             for seed, name in enumerate(names)
         ],
         "studies": {"binding_information": {"probes": probes, "fits": [fits]}},
-    }  # fmt: skip
+    }

@@ -77,10 +77,11 @@ def time_corpus(corpus: str, options: Options) -> Entry:
     if not np.allclose(plain, entropies.assignment_bits[: len(some)], rtol=0, atol=1e-6):
         raise SystemExit(f"{corpus}: the plain program finds other entropies")
     return Entry(
-        f"re-assigned attributes, {len(scenes):,} images, {corpus}", ours,
+        f"re-assigned attributes, {len(scenes):,} images, {corpus}",
+        ours,
         [Other(f"plain program (from {len(some)} images)", theirs)],
         notes={"assignment_bits": float(entropies.assignment_bits.mean())},
-    )  # fmt: skip
+    )
 
 
 def draw(corpus: str, n_images: int) -> list[np.ndarray[Any, np.dtype[np.int64]]]:

@@ -102,8 +102,11 @@ def entries(options: Options) -> list[Entry]:
         rate = gemm_rate(sorted({shape for case in cases for shape in shapes(case)}), options)
         timed += [step_entry(case, options, rate) for case in cases]
     torch.set_num_threads(1)
-    return [*timed, block_entry("quadratic", 0, options),
-            block_entry("attention_quadratic", 36, options)]  # fmt: skip
+    return [
+        *timed,
+        block_entry("quadratic", 0, options),
+        block_entry("attention_quadratic", 36, options),
+    ]
 
 
 def flops(case: Case) -> float:

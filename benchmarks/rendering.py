@@ -43,9 +43,11 @@ BACKENDS: tuple[tuple[dict[str, Any], tuple[int, ...]], ...] = (
 N_SOLIDS = 3
 COLORS_AND_SHAPES = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
 CLEVR = [
-    {"name": "color", "size": 8}, {"name": "shape", "size": 3},
-    {"name": "material", "size": 2}, {"name": "size", "size": 2},
-]  # fmt: skip
+    {"name": "color", "size": 8},
+    {"name": "shape", "size": 3},
+    {"name": "material", "size": 2},
+    {"name": "size", "size": 2},
+]
 
 
 def entries(options: Options) -> list[Entry]:
@@ -58,8 +60,14 @@ def entries(options: Options) -> list[Entry]:
 
 def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: float) -> Entry:
     size, count, box, placement = case
-    render = {"kind": "shapes", "size_px": size, "object_px": box, "placement": placement,
-              "margin_px": 2, "area": "released"}  # fmt: skip
+    render = {
+        "kind": "shapes",
+        "size_px": size,
+        "object_px": box,
+        "placement": placement,
+        "margin_px": 2,
+        "area": "released",
+    }
     dataset = _dataset(COLORS_AND_SHAPES, count, render)
     objects = _codes(N_SHAPES[options.size], 64, count)
     n = len(objects)
@@ -81,10 +89,12 @@ def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: floa
     return Entry(
         f"shapes, {size} px, {count} objects, {n} scenes: {n / times['ours']:,.0f} per second",
         times["ours"],
-        [Other("copy of the bytes written", floor, 0.5 if lower else None),
-         Other("Pillow, no masks", times["pillow"], None if lower else 1.5)],
+        [
+            Other("copy of the bytes written", floor, 0.5 if lower else None),
+            Other("Pillow, no masks", times["pillow"], None if lower else 1.5),
+        ],
         notes={"scenes_per_s": n / times["ours"], "pixels_as_pillow_share": equal},
-    )  # fmt: skip
+    )
 
 
 def pillow_loop(size: int, boxes: NDArray[np.int16], cells: NDArray[np.int16]) -> NDArray[np.uint8]:
@@ -137,9 +147,10 @@ def _solids(options: Options) -> Iterator[Entry]:
             words = ", ".join(f"{k} {v}" for k, v in backend.items() if k != "kind") or "default"
             yield Entry(
                 f"{backend['kind']}, {words}, {size} px, one image: {rate:,.0f} per hour",
-                times["all"] / N_SOLIDS, [Other("drawing alone", times["draw"] / N_SOLIDS)],
+                times["all"] / N_SOLIDS,
+                [Other("drawing alone", times["draw"] / N_SOLIDS)],
                 notes={"images_per_hour": rate},
-            )  # fmt: skip
+            )
 
 
 def _codes(n: int, cells: int, count: int) -> NDArray[np.uint8]:
@@ -154,9 +165,16 @@ def _dataset(groups: list[dict[str, Any]], count: int, render: dict[str, Any]) -
     sizes = {"train": 1000, "val": 1000, "test": 1000}
     return Dataset.model_validate(
         {
-            "name": "scenes", "split": {"rule": "random"}, "n_scenes": sizes, "shard_size": sizes,
-            "space": {"kind": "uniform", "groups": groups, "min_objects": count,
-                      "max_objects": count},
+            "name": "scenes",
+            "split": {"rule": "random"},
+            "n_scenes": sizes,
+            "shard_size": sizes,
+            "space": {
+                "kind": "uniform",
+                "groups": groups,
+                "min_objects": count,
+                "max_objects": count,
+            },
             "render": render,
         }
-    )  # fmt: skip
+    )

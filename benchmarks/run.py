@@ -19,9 +19,16 @@ from pathlib import Path
 from measure import Options, machine, table, write_record
 
 BENCHMARKS: tuple[str, ...] = (
-    "probe_fitting", "pair_scoring", "binding_id_engines", "bounded_memory",
-    "extraction", "rendering", "priors", "planning", "default_run",
-)  # fmt: skip
+    "probe_fitting",
+    "pair_scoring",
+    "binding_id_engines",
+    "bounded_memory",
+    "extraction",
+    "rendering",
+    "priors",
+    "planning",
+    "default_run",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,9 +18,17 @@ from bindscope.core.files import CACHE
 PUBLISHED = Path(__file__).parents[1] / "resources" / "published"
 # What takes longest starts first, so that no worker ends with it while the others wait.
 FIRST = (
-    "test_deaths", "test_chaos", "test_one_truth", "test_gates", "test_impostors", "test_reruns",
-    "test_commands", "test_bad_input", "test_toy_study", "test_config_keys",
-)  # fmt: skip
+    "test_deaths",
+    "test_chaos",
+    "test_one_truth",
+    "test_gates",
+    "test_impostors",
+    "test_reruns",
+    "test_commands",
+    "test_bad_input",
+    "test_toy_study",
+    "test_config_keys",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

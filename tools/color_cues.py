@@ -72,15 +72,35 @@ class Case:
 
 
 CASES = (
-    Case("main-table", "main_table", "balanced-colorshape", n=6000, probes=("linear", "quadratic"),
-         published="balanced_colorshape"),
+    Case(
+        "main-table",
+        "main_table",
+        "balanced-colorshape",
+        n=6000,
+        probes=("linear", "quadratic"),
+        published="balanced_colorshape",
+    ),
     Case("main-table-equal", "main_table", "balanced-colorshape", EQUAL),
     Case("colorshape-7", "complexity", "colorshape-7", published="colorshape"),
     *(Case(f"colorshape-{n}", "complexity", f"colorshape-{n}", n=0) for n in (6, 5, 4, 3, 2)),
-    Case("occlusion-060", "occlusion", "occlusion-060", SMALL, 3000, published="occlusion_clevr",
-         axis_value="0.6"),
-    Case("occlusion-320", "occlusion", "occlusion-320", SMALL, 3000, published="occlusion_clevr",
-         axis_value="3.2"),
+    Case(
+        "occlusion-060",
+        "occlusion",
+        "occlusion-060",
+        SMALL,
+        3000,
+        published="occlusion_clevr",
+        axis_value="0.6",
+    ),
+    Case(
+        "occlusion-320",
+        "occlusion",
+        "occlusion-320",
+        SMALL,
+        3000,
+        published="occlusion_clevr",
+        axis_value="3.2",
+    ),
     Case("clevr-rendered", "clevr_rendered", "clevr-natural", SMALL, 2000, published="clevr"),
     Case("matching", "config", "matching"),
     Case("matching-released", "config", "matching", RELEASED),
@@ -94,7 +114,7 @@ CASES = (
     Case("two-sprites", "binding_id_small", "two-sprites"),
     Case("occlusion-low", "occlusion_small", "occlusion-low", n=1500),
     Case("occlusion-high", "occlusion_small", "occlusion-high", n=1500),
-)  # fmt: skip
+)
 
 
 def main() -> None:
@@ -120,10 +140,13 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
     """Decode a data set's codes from baselines of its images: rows of the table."""
     dataset = read_dataset(case)
     about = {
-        "name": case.name, "preset": case.preset, "preset_dataset": case.dataset,
+        "name": case.name,
+        "preset": case.preset,
+        "preset_dataset": case.dataset,
         "changes": ", ".join(f"{key} {value}" for key, value in case.render.items()),
-        "dataset": case.published, "axis_value": case.axis_value,
-    }  # fmt: skip
+        "dataset": case.published,
+        "axis_value": case.axis_value,
+    }
     if getattr(dataset.render, "area", "") == "released":
         numbers = count_areas(dataset)
         yield {
@@ -181,11 +204,16 @@ def count_areas(dataset: Dataset) -> dict[str, float]:
     given_features, given_counts = [], []
     for code in sample_codes(dataset, "test", 0, N_COUNTED).reshape(-1, n_colors, n_shapes):
         choices = [sets[pixels] for pixels in (code @ areas).tolist()]
-        given_features.append(log2(sum(
-            n for counts, n in count_codes(choices).items()
-            if space.min_objects <= sum(counts) <= space.max_objects
-            and (np.array(counts, bool) == code.any(axis=0)).all()
-        )))  # fmt: skip
+        given_features.append(
+            log2(
+                sum(
+                    n
+                    for counts, n in count_codes(choices).items()
+                    if space.min_objects <= sum(counts) <= space.max_objects
+                    and (np.array(counts, bool) == code.any(axis=0)).all()
+                )
+            )
+        )
         choices = [
             [shapes for shapes in choice if sum(shapes) == n]
             for choice, n in zip(choices, code.sum(axis=1).tolist(), strict=True)
@@ -228,9 +256,11 @@ def write_table(table: pd.DataFrame) -> str:
             scenes += f", {first['changes']}"
         cells = [_cell(first[GIVEN[0]]), _cell(first[GIVEN[2]])]
         for baseline, probe, bound in (
-            ("color-areas", "exact", whole), ("color-histogram", "linear", whole),
-            ("color-histogram", "linear", pairing), ("pixels", "linear", pairing),
-        ):  # fmt: skip
+            ("color-areas", "exact", whole),
+            ("color-histogram", "linear", whole),
+            ("color-histogram", "linear", pairing),
+            ("pixels", "linear", pairing),
+        ):
             same = rows[(rows["baseline"] == baseline) & (rows["probe"] == probe)]
             value = same[bound].iloc[0] if len(same) else np.nan
             cells.append(_cell(value, "" if probe == "exact" else "\u2265 "))

@@ -18,9 +18,25 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 BASELINE = ROOT / "tools" / "words.json"
 NAMES = frozenset(
-    ["found", "own", "one", "other", "told", "shown", "asked", "wanted", "given", "made", "kept",
-     "held", "left", "said", "seen", "taken"]
-)  # fmt: skip
+    [
+        "found",
+        "own",
+        "one",
+        "other",
+        "told",
+        "shown",
+        "asked",
+        "wanted",
+        "given",
+        "made",
+        "kept",
+        "held",
+        "left",
+        "said",
+        "seen",
+        "taken",
+    ]
+)
 SIDES = frozenset(["right", "top", "bottom"])  # "left" next to one of these is a side
 VERBLESS = frozenset(["of", "at", "told_apart", "made_anew"])
 CLASSES = frozenset(["Told", "Given", "Taken", "Seen", "Opened", "Measured", "Held", "Found"])
@@ -114,8 +130,11 @@ def cases(path: Path) -> list[Case]:
     text = path.read_text(encoding="utf-8")
     listed = [] if path.suffix != ".py" else list(names(text))
     if path not in QUOTING:
-        listed += [(n, "unreadable", line.strip()) for n, line in enumerate(text.splitlines(), 1)
-                   if UNREADABLE.search(line)]  # fmt: skip
+        listed += [
+            (n, "unreadable", line.strip())
+            for n, line in enumerate(text.splitlines(), 1)
+            if UNREADABLE.search(line)
+        ]
     if path.suffix == ".md" and path.name not in ("CHANGELOG.md", "configuration.md"):
         for line, sentence in sentences(text):
             if len(sentence.split()) > LONGEST:

@@ -22,8 +22,13 @@ DECIDES_NOTHING = True
 
 __version__ = "0.1.0"
 __all__ = [
-    "binding_ids", "binding_information", "concepts", "example", "open", "same_object",
-]  # fmt: skip
+    "binding_ids",
+    "binding_information",
+    "concepts",
+    "example",
+    "open",
+    "same_object",
+]
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
 _EXPORTS = {

@@ -60,9 +60,10 @@ class StoredRepresentation:
         """
         if name not in self.tables:
             raise StoreError(
-                name, f"is no table that was made; there are {', '.join(self.tables) or 'none'}",
+                name,
+                f"is no table that was made; there are {', '.join(self.tables) or 'none'}",
                 "run the configuration, or choose one of them",
-            )  # fmt: skip
+            )
         check_file(self.tables[name])
         return pd.read_parquet(self.tables[name])
 
@@ -157,6 +158,7 @@ def _find_product(
             return product
     listed = ", ".join(f"{name}={' or '.join(values)}" for name, values in wildcards.items())
     raise StoreError(
-        configfile, f"no {rule} with {listed} is configured",
+        configfile,
+        f"no {rule} with {listed} is configured",
         "add it to `fits`, or give another configfile",
-    )  # fmt: skip
+    )

@@ -42,9 +42,10 @@ def test_all_layers_of_all_pooled_tokens(tmp_path, dtype):
         np.testing.assert_array_equal(written.read("registers", layer=layer), registers)
         mean = tokens[:, 3:].mean(1, dtype=np.float64)
         np.testing.assert_allclose(
-            written.read("mean", layer=layer), mean,
+            written.read("mean", layer=layer),
+            mean,
             rtol={"float16": 2**-10, "bfloat16": 2**-7, "float32": 1e-6}[dtype],
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize(

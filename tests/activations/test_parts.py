@@ -44,8 +44,9 @@ def test_more_scenes_add_parts_and_remake_none(few: dict[str, int], data: st.Dat
 def test_the_last_shard_may_be_used_in_part() -> None:
     parts = in_parts({"train": 2}, {"train": 4}, {"train": 5})
     assert [(block["start"], block["stop"]) for part in parts.values() for block in part] == [
-        (0, 4), (4, 5),
-    ]  # fmt: skip
+        (0, 4),
+        (4, 5),
+    ]
 
 
 def test_every_split_is_read_as_if_it_had_stores_of_its_own(tmp_path: Path) -> None:

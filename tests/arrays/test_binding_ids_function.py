@@ -60,12 +60,23 @@ def written(rows: Any) -> Any:
 
 def test_a_runs_rows_are_those_of_the_function(hub: Path, tmp_path: Path) -> None:
     experiments = ["factorizability", "positions", "mean"]
-    expected_rows = rows_of_jobs(tmp_path, {
-        "tasks": [{"name": "as-published", "rows": 3, "estimation_rows": 6}],
-        "models": [{"name": "m", "source": f"hf:path:{hub}", "batch_size": 2}],
-        "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], "batch_size": 2,
-                    "experiments": experiments, "device": "cpu"}],
-    })  # fmt: skip
+    expected_rows = rows_of_jobs(
+        tmp_path,
+        {
+            "tasks": [{"name": "as-published", "rows": 3, "estimation_rows": 6}],
+            "models": [{"name": "m", "source": f"hf:path:{hub}", "batch_size": 2}],
+            "suites": [
+                {
+                    "name": "s",
+                    "tasks": ["as-published"],
+                    "models": ["m"],
+                    "batch_size": 2,
+                    "experiments": experiments,
+                    "device": "cpu",
+                }
+            ],
+        },
+    )
     model, processor = opened(hub)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     result = binding_ids(model, processor, n=3, batch_size=2)
@@ -88,11 +99,13 @@ def photos(folder: Path, n: int = 3) -> list[dict[str, Any]]:
                 {"box": (x, y, x + 16, y + 16), "mention": f"{color} object", "item": item}
                 for (x, y), color, item in zip(corners[i], ("green", "red"), "JQ", strict=True)
             ],
-            "questions": [{"text": " Which item is in the left object ? item", "role": 0},
-                          {"text": " Which item is in the right object ? item", "role": 1}],
+            "questions": [
+                {"text": " Which item is in the left object ? item", "role": 0},
+                {"text": " Which item is in the right object ? item", "role": 1},
+            ],
         }
         for i in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def test_images_of_ones_own_have_the_rows_of_a_run(tmp_path: Path) -> None:
@@ -112,12 +125,16 @@ def test_images_of_ones_own_have_the_rows_of_a_run(tmp_path: Path) -> None:
         record["image"] = f"{i}.png"
     text = "".join(f"{json.dumps(record)}\n" for record in records)
     (folder / "records.jsonl").write_text(text)
-    expected_rows = rows_of_jobs(tmp_path, {
-        "records": [{"name": "mine", "folder": str(folder)}],
-        "models": [{"name": "m", "source": f"hf:path:{tmp_path / 'model'}"}],
-        "suites": [{"name": "s", "records": ["mine"], "models": ["m"], "seed": 3,
-                    "device": "cpu"}],
-    })  # fmt: skip
+    expected_rows = rows_of_jobs(
+        tmp_path,
+        {
+            "records": [{"name": "mine", "folder": str(folder)}],
+            "models": [{"name": "m", "source": f"hf:path:{tmp_path / 'model'}"}],
+            "suites": [
+                {"name": "s", "records": ["mine"], "models": ["m"], "seed": 3, "device": "cpu"}
+            ],
+        },
+    )
     assert written(with_boxes.rows["binding_id"]) == expected_rows["binding_id"]
     from_file = binding_ids(model, processor, folder / "records.jsonl", random_state=3)
     assert written(from_file.rows) == written(with_boxes.rows)
@@ -133,10 +150,18 @@ def test_a_row_is_compared_with_the_models_own_pass(
     parts = opened(hub)
     tasks = [{"name": "t", "rows": 2}]
     section = {
-        "tasks": tasks, "models": [{"name": "m", "source": f"hf:path:{hub}"}],
-        "suites": [{"name": "s", "tasks": ["t"], "models": ["m"], "device": "cpu",
-                    "experiments": ["factorizability"]}],
-    }  # fmt: skip
+        "tasks": tasks,
+        "models": [{"name": "m", "source": f"hf:path:{hub}"}],
+        "suites": [
+            {
+                "name": "s",
+                "tasks": ["t"],
+                "models": ["m"],
+                "device": "cpu",
+                "experiments": ["factorizability"],
+            }
+        ],
+    }
     calls = [
         lambda: binding_ids(*parts, n=2),
         lambda: binding_ids(*tiny_vlms.llava(), photos(tmp_path)),
@@ -230,8 +255,9 @@ def bad_calls(hub: Path, folder: Path) -> dict[str, tuple[Any, ...]]:
     broken = opened(hub)
     broken[0].lm_head.weight.data[:] = float("nan")
     records = photos(folder)
-    boxless = [{**record, "things": [{"mention": "green object", "item": "J"}] * 2}
-               for record in records]  # fmt: skip
+    boxless = [
+        {**record, "things": [{"mention": "green object", "item": "J"}] * 2} for record in records
+    ]
     fused = opened(hub)
     fused[0].model.language_model.config._attn_implementation = "flash_attention_2"
     return {

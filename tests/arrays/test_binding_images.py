@@ -28,9 +28,12 @@ WORDS = next(claim.sentence for claim in CLAIMS if claim.name == BINDS)
 def result() -> Result:
     features = np.hstack([OBJECTS.reshape(-1, 4, 4).any(axis) for axis in (1, 2)])
     return binding_information(
-        {"features": features.astype(float), "objects": OBJECTS.astype(float)}, OBJECTS,
-        space=SPACE, probes=["linear"], images=IMAGES,
-    )  # fmt: skip
+        {"features": features.astype(float), "objects": OBJECTS.astype(float)},
+        OBJECTS,
+        space=SPACE,
+        probes=["linear"],
+        images=IMAGES,
+    )
 
 
 def test_baselines_are_layers_and_never_the_best(result: Result) -> None:

@@ -28,8 +28,11 @@ from bindscope.studies.binding_information.quantities import QUANTITIES
 
 ROOT = Path(__file__).parents[2]
 SPACE: dict[str, Any] = {
-    "kind": "uniform", "groups": {"color": 3, "shape": 3}, "min_objects": 3, "max_objects": 3,
-}  # fmt: skip
+    "kind": "uniform",
+    "groups": {"color": 3, "shape": 3},
+    "min_objects": 3,
+    "max_objects": 3,
+}
 LINEAR: Any = "linear"
 N = 600
 
@@ -58,8 +61,11 @@ def test_a_representation_that_knows_everything(identity: Result) -> None:
     assert best["h_object_bits"] == pytest.approx(np.log2(84), abs=1e-9)
     assert best["binding_lower_bound_bits"] == pytest.approx(np.log2(84), abs=EXACT)
     for part in ("feature", "count", "pairing"):
-        entropy = {"feature": "h_feature_bits", "count": "h_counts_given_feature_bits",
-                   "pairing": "h_object_given_counts_bits"}[part]  # fmt: skip
+        entropy = {
+            "feature": "h_feature_bits",
+            "count": "h_counts_given_feature_bits",
+            "pairing": "h_object_given_counts_bits",
+        }[part]
         # In expectation the entropy; 120 test scenes have an entropy of their own.
         assert best[f"{part}_lower_bound_bits_low"] - EXACT <= best[entropy]
         assert best[entropy] <= best[f"{part}_lower_bound_bits_high"] + EXACT
@@ -78,9 +84,12 @@ def assert_nothing(row: Any) -> None:
 
 def test_shuffled_labels_read_nothing() -> None:
     result = binding_information(
-        OBJECTS, OBJECTS, space=SPACE, probes=[LINEAR, "attention_quadratic"],
+        OBJECTS,
+        OBJECTS,
+        space=SPACE,
+        probes=[LINEAR, "attention_quadratic"],
         control="shuffled_labels",
-    )  # fmt: skip
+    )
     assert result.notes == ("attention-quadratic was not fitted: it reads patch tokens (N, T, d).",)
     assert_nothing(result.best)
     assert {*result.table["control"]} == {"shuffled_labels"}
@@ -89,8 +98,12 @@ def test_shuffled_labels_read_nothing() -> None:
 def test_random_features_of_few_scenes_read_nothing() -> None:
     """Of 6 x 6 objects and 419 scenes; without the prior in the family: -0.1 to -0.7 of counts."""
     rng = np.random.default_rng(192)
-    space = {"kind": "uniform", "groups": {"color": 6, "shape": 6},
-             "min_objects": 9, "max_objects": 9}  # fmt: skip
+    space = {
+        "kind": "uniform",
+        "groups": {"color": 6, "shape": 6},
+        "min_objects": 9,
+        "max_objects": 9,
+    }
     objects = np.zeros((419, 36), np.uint8)
     np.put_along_axis(objects, rng.random((419, 36)).argsort(1)[:, :9], 1, axis=1)
     probe: Any = {"family": "linear", "targets": ["chained", "anchored"]}
@@ -250,27 +263,35 @@ FRAME = pd.DataFrame({"scene": _SCENE, "color": _CELL // 3, "shape": _CELL % 3})
     ("changes", "message"),
     [
         ({"Z": Z[0]}, r"`Z` is \(4,\)(.|\n)*\(N, d\) or \(N, T, d\)"),
-        ({"Z": np.where(np.arange(N)[:, None] == 7, np.nan, Z)},
-         "not finite in 1 scenes, the first of them scene 7"),
+        (
+            {"Z": np.where(np.arange(N)[:, None] == 7, np.nan, Z)},
+            "not finite in 1 scenes, the first of them scene 7",
+        ),
         ({"Z": {"a": Z, "b": Z[1:]}}, r"differ in their number of scenes \(a: 600, b: 599\)"),
         ({"objects": OBJECTS * 2}, "holds other values than 0 and 1"),
         ({"objects": OBJECTS[:, :8]}, r"objects are \(600, 8\)(.|\n)*codes \(N, 9\) or grids"),
-        ({"objects": np.eye(9, dtype=int)[np.arange(N) % 9]},
-         r"scene 0 has an object code outside the space(.|\n)*'max_objects': 3"),
+        (
+            {"objects": np.eye(9, dtype=int)[np.arange(N) % 9]},
+            r"scene 0 has an object code outside the space(.|\n)*'max_objects': 3",
+        ),
         ({"space": None}, "do not say what the feature groups are"),
         ({"space": {"kind": "uniform", "groups": {"a": 3, "b": 3}}}, "max_objects: Field required"),
         ({"objects": np.tile(OBJECTS[0], (N, 1))}, "all scenes have the same objects"),
         ({"objects": FRAME.drop(columns="scene")}, "`objects` has the columns color, shape"),
-        ({"objects": FRAME[3:].assign(scene="img" + FRAME["scene"][3:].astype(str))},
-         "`objects` has in row 0 the scene 'img1'"),
-        ({"objects": FRAME, "space": {**SPACE, "groups": {"color": 3, "shape": 4}}},
-         r"`space` has groups of \(3, 4\) values, `objects` of \(3, 3\)"),
+        (
+            {"objects": FRAME[3:].assign(scene="img" + FRAME["scene"][3:].astype(str))},
+            "`objects` has in row 0 the scene 'img1'",
+        ),
+        (
+            {"objects": FRAME, "space": {**SPACE, "groups": {"color": 3, "shape": 4}}},
+            r"`space` has groups of \(3, 4\) values, `objects` of \(3, 3\)",
+        ),
         ({"groups": np.zeros(N)}, r"no scene is left for \w+ \(1 groups of 600 scenes\)"),
         ({"split": ["train"] * N}, "`split` has train: 600, val: 0, test: 0"),
         ({"probes": ["liner"]}, r"no probe family 'liner'; did you mean 'linear'\?"),
         ({"probes": ["attention_quadratic"]}, "no probe can read `Z`"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"Z": Z, "objects": OBJECTS, "space": SPACE, **changes}
     with pytest.raises(InputError, match=message) as caught:
@@ -360,9 +381,12 @@ def test_arrays_need_no_workflow(tmp_path: Path) -> None:
     assert extra == {*EXTRAS}
     done = subprocess.run(
         [sys.executable, "-c", _BLOCKED.format(names={*EXTRAS.values()})],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "≥ 1.92 (" in done.stdout
     assert "set was not fitted" in done.stdout
@@ -373,8 +397,9 @@ def test_features_and_counts_alone() -> None:
     grid = OBJECTS.reshape(-1, 3, 3)
     counts = np.concatenate([grid.sum(2), grid.sum(1)], axis=1)
     what = binding_information(features, OBJECTS, space=SPACE, probes=[LINEAR])
-    many = binding_information(np.eye(4)[counts].reshape(N, -1), OBJECTS, space=SPACE,
-                             probes=[LINEAR])  # fmt: skip
+    many = binding_information(
+        np.eye(4)[counts].reshape(N, -1), OBJECTS, space=SPACE, probes=[LINEAR]
+    )
     for row in (what.best, many.best):
         assert row["feature_lower_bound_bits_high"] >= row["h_feature_bits"] - EXACT
         assert abs(row["pairing_lower_bound_bits"]) <= EXACT

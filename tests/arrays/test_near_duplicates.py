@@ -30,9 +30,11 @@ def _one_thread() -> None:
 
 def note_of(z: Any, codes: Integers, seed: int = 0) -> str:
     rows = train_val_test(len(codes), None, None, seed, "here", 10)
-    layers = read_layers(z, "here", "Z") if hasattr(z, "chunks") else {
-        "": Representation(np.asarray(z, np.float32), "here", "Z")
-    }  # fmt: skip
+    layers = (
+        read_layers(z, "here", "Z")
+        if hasattr(z, "chunks")
+        else {"": Representation(np.asarray(z, np.float32), "here", "Z")}
+    )
     return near_duplicate_note(layers, codes[:, None], rows)
 
 
@@ -135,8 +137,11 @@ def test_repeated_codes_of_a_large_space_name_groups() -> None:
         code[draw.choice(36, 4, replace=False)] = 1
     originals = np.repeat(np.arange(n), 4)
     space = {
-        "kind": "uniform", "groups": {"color": 6, "shape": 6}, "min_objects": 4, "max_objects": 4,
-    }  # fmt: skip
+        "kind": "uniform",
+        "groups": {"color": 6, "shape": 6},
+        "min_objects": 4,
+        "max_objects": 4,
+    }
     result = bs.binding_information(
         draw.normal(size=(n, 64))[originals], codes[originals], space=space, probes=["linear"]
     )
@@ -225,11 +230,19 @@ NO_COPIES: dict[str, Callable[..., Doubles]] = {
     **{
         make.__name__: make
         for make in (
-            one_hot, one_hot_and_noise, sum_of_objects, clusters, clusters_and_code,
-            exact_clusters_and_code, heavy_tails, scales_of_scenes, curve, surface_of_each_code,
+            one_hot,
+            one_hot_and_noise,
+            sum_of_objects,
+            clusters,
+            clusters_and_code,
+            exact_clusters_and_code,
+            heavy_tails,
+            scales_of_scenes,
+            curve,
+            surface_of_each_code,
         )
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", NO_COPIES)

@@ -40,8 +40,22 @@ from bindscope.core.files import is_alive
 HERE = Path(__file__).parent
 VERDICTS = ("equal", "refused", "healed", "wrong")
 # What runs again in the rounds that disturb a run; their like are among them.
-RULES = ("codes", "anchors", "scenes", "training", "encoded", "pooled", "index", "fit", "null",
-         "attention", "learning_curve", "table", "figure", "report")  # fmt: skip
+RULES = (
+    "codes",
+    "anchors",
+    "scenes",
+    "training",
+    "encoded",
+    "pooled",
+    "index",
+    "fit",
+    "null",
+    "attention",
+    "learning_curve",
+    "table",
+    "figure",
+    "report",
+)
 SCRIPTS = {"pooled": "extract", "null": "fit"}  # of other names than their rules
 PATIENCE_S = int(os.environ.get("CHAOS_PATIENCE_S", "240"))
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -65,10 +79,14 @@ def finished(folder: Path, snakemake: bool = True) -> Clone:
     """Run a cut of the CI's preset that has every kind of file; sooner without Snakemake."""
     clone = Clone.make(folder)
     study = "studies.binding_information"
-    clone.edit({
-        "datasets.0.shard_size.train": 128, "report.figures": ["tokens"],
-        f"{study}.fits.0.layers": "last", f"{study}.fits.0.probes": ["linear"],
-    })  # fmt: skip
+    clone.edit(
+        {
+            "datasets.0.shard_size.train": 128,
+            "report.figures": ["tokens"],
+            f"{study}.fits.0.layers": "last",
+            f"{study}.fits.0.probes": ["linear"],
+        }
+    )
     if not snakemake:
         clone.run_jobs()
     else:
@@ -78,8 +96,16 @@ def finished(folder: Path, snakemake: bool = True) -> Clone:
 
 def command(clone: Clone, *arguments: str, python: str = sys.executable) -> list[str]:
     """Return what `make run` starts."""
-    return [python, "-m", "bindscope.commands.run", "--configfile", clone.configfile,
-            "--cores", "2", *arguments]  # fmt: skip
+    return [
+        python,
+        "-m",
+        "bindscope.commands.run",
+        "--configfile",
+        clone.configfile,
+        "--cores",
+        "2",
+        *arguments,
+    ]
 
 
 def start(
@@ -91,12 +117,16 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start a run in a process group of its own."""
     return subprocess.Popen(
-        command(clone, *arguments, python=python), cwd=clone.path, text=True,
-        start_new_session=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        command(clone, *arguments, python=python),
+        cwd=clone.path,
+        text=True,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": str(clone.path / "src"), **(environment or {})},
         **options,  # type: ignore[call-overload]
-    )  # fmt: skip
+    )
 
 
 def judge(clone: Clone, sound: Mapping[str, str]) -> tuple[str, str]:
@@ -251,11 +281,14 @@ def log_out(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]
     rule = RULES[number % len(RULES)]
     words = " ".join(command(clone, "--forcerun", rule))
     shell = subprocess.Popen(
-        ["bash", "-c", f"nohup {words} >run.log 2>&1 & echo $!; sleep 600"], text=True,
-        cwd=clone.path, stdout=subprocess.PIPE, start_new_session=True,
+        ["bash", "-c", f"nohup {words} >run.log 2>&1 & echo $!; sleep 600"],
+        text=True,
+        cwd=clone.path,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(clone.path / "src")},
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # ignored under nohup
-    )  # fmt: skip
+    )
     assert shell.stdout
     run = int(shell.stdout.readline())
     time.sleep(chance.uniform(1, 5))
@@ -309,9 +342,11 @@ def run_twice(number: int, clone: Clone, chance: random.Random) -> tuple[str, st
 
 
 DAMAGE: dict[str, Callable[[Path, random.Random], None]] = {
-    "flipped bit": flip, "truncated file": truncate, "deleted file": delete,
+    "flipped bit": flip,
+    "truncated file": truncate,
+    "deleted file": delete,
     "exchanged file": exchange,
-}  # fmt: skip
+}
 FAULTS: dict[str, Callable[[int, Clone, random.Random], tuple[str, str]]] = {
     **{name: partial(damage, how) for name, how in DAMAGE.items()},
     "lost records": lose_records,
@@ -366,8 +401,10 @@ def rounds(
 def drawn(first: int, n: int) -> list[tuple[str, int]]:
     """Take faults in turn, each with another target in its next round."""
     names = list(FAULTS)
-    return [(names[i % len(names)], i // len(names) + 5 * (i % len(names)))
-            for i in range(first, first + n)]  # fmt: skip
+    return [
+        (names[i % len(names)], i // len(names) + 5 * (i % len(names)))
+        for i in range(first, first + n)
+    ]
 
 
 def main() -> int:

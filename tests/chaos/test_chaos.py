@@ -34,8 +34,11 @@ FIT, REPORT = 7, 13  # in chaos.RULES
 # that are damaged or deleted, `test_bad_input.py` exchanged ones; `test_deaths.py` kills jobs and
 # Snakemake, `test_project_run.py` all processes of a run.
 ROUNDS = {
-    "truncated file": "tables .csv", "Ctrl-C": REPORT, "full disk": FIT, "two runs": REPORT,
-}  # fmt: skip
+    "truncated file": "tables .csv",
+    "Ctrl-C": REPORT,
+    "full disk": FIT,
+    "two runs": REPORT,
+}
 
 
 @pytest.fixture(scope="module")

@@ -155,10 +155,14 @@ class Slurm:
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         self._start(
-            "munged", "--foreground", f"--key-file={key}", f"--socket={folder}/munge.socket",
-            f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log",
+            "munged",
+            "--foreground",
+            f"--key-file={key}",
+            f"--socket={folder}/munge.socket",
+            f"--pid-file={folder}/munged.pid",
+            f"--log-file={folder}/munged.log",
             f"--seed-file={folder}/munged.seed",
-        )  # fmt: skip
+        )
         self._wait(lambda: (folder / "munge.socket").exists())
 
     def _start(self, program: str, *arguments: str) -> None:
@@ -187,16 +191,29 @@ class Slurm:
         """Run one of Slurm's commands; a failing one is not an error."""
         try:
             return subprocess.run(
-                [program, *arguments], capture_output=True, text=True, timeout=timeout_s,
+                [program, *arguments],
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
                 check=False,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(program, 124, "", "timed out")
 
     def submissions(self) -> list[Submission]:
         """All jobs that were submitted, in order, finished ones too."""
-        names = ("JobID", "Comment", "Partition", "State", "MinMemory", "NumCPUs", "tres-per-job",
-                 "TimeLimit", "StartTime", "EndTime")  # fmt: skip
+        names = (
+            "JobID",
+            "Comment",
+            "Partition",
+            "State",
+            "MinMemory",
+            "NumCPUs",
+            "tres-per-job",
+            "TimeLimit",
+            "StartTime",
+            "EndTime",
+        )
         columns = ",".join(f"{name}:|" for name in names)
         done = self.run("squeue", "--noheader", "--states=all", "--sort=i", f"--Format={columns}")
         rows = [[value.strip() for value in x.split("|")] for x in done.stdout.splitlines()]

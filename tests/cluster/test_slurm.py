@@ -22,18 +22,28 @@ from harness import Clone  # noqa: E402
 PROFILE = ROOT / "workflow/profiles/slurm"
 # Faster than on a real cluster: one machine, so no file is late and nobody else asks for states.
 QUICK = (
-    "--latency-wait", "5", "--slurm-init-seconds-before-status-checks", "2",
-    "--seconds-between-status-checks", "2",
-)  # fmt: skip
+    "--latency-wait",
+    "5",
+    "--slurm-init-seconds-before-status-checks",
+    "2",
+    "--seconds-between-status-checks",
+    "2",
+)
 # The CI preset with fewer jobs: all shards of a split in one, one layer and probe, one figure.
 SMALLER: dict[str, object] = {
     "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
     "studies.binding_information.fits": [
-        {"name": "fits", "datasets": ["tiny"], "models": ["vit", "identity"], "layers": "last",
-         "tokens": ["cls"], "probes": ["linear"]},
+        {
+            "name": "fits",
+            "datasets": ["tiny"],
+            "models": ["vit", "identity"],
+            "layers": "last",
+            "tokens": ["cls"],
+            "probes": ["linear"],
+        },
     ],
     "report": {"figures": ["tokens"]},
-}  # fmt: skip
+}
 
 
 Found = TypeVar("Found")
@@ -60,25 +70,41 @@ def slurm() -> Iterator[Slurm]:
 
 
 def snakemake(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "snakemake", "--workflow-profile", str(PROFILE), *QUICK,
-            *arguments]  # fmt: skip
+    return [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--workflow-profile",
+        str(PROFILE),
+        *QUICK,
+        *arguments,
+    ]
 
 
 def test_partitions_groups_and_retries(slurm: Slurm, tmp_path: Path) -> None:
     """CUDA jobs go to the GPU partition; a failed one asks for more; fits share one."""
     done = subprocess.run(
-        snakemake("--snakefile", str(ROOT / "tests/cluster/toy.smk"), "--slurm-partition-config",
-                  str(PROFILE / "partitions.yaml")),
-        cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+        snakemake(
+            "--snakefile",
+            str(ROOT / "tests/cluster/toy.smk"),
+            "--slurm-partition-config",
+            str(PROFILE / "partitions.yaml"),
+        ),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr + slurm.logs()
     jobs = slurm.submissions()
     (gpu,) = select(jobs, "rule_on_gpu")
     assert (gpu.partition, gpu.gres) == ("gpu", "gres:gpu:1")
     grown = select(jobs, "rule_grown")
     assert [(job.state, job.memory, job.limit) for job in grown] == [
-        ("FAILED", "100M", "10:00"), ("COMPLETED", "200M", "20:00"),
-    ]  # fmt: skip
+        ("FAILED", "100M", "10:00"),
+        ("COMPLETED", "200M", "20:00"),
+    ]
     assert (tmp_path / "grown.txt").read_text() == "200\n"
     (fits,) = [job for job in jobs if "fits" in job.comment]
     assert (fits.cpus, fits.memory, fits.limit) == ("1", "100M", "30:00")  # one after another

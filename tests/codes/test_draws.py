@@ -75,13 +75,18 @@ def test_entropies_agree_with_listing(sizes, n_objects):
         )
         assert row["h_object_given_feature_bits"] == pytest.approx(conditional, abs=1e-12)
         assert row["n_feature_codes"] == len(of_feature)
-        largest = [row[f"largest_prior_loss_{name}_bits"]
-                   for name in ("object", "feature", "object_given_feature")]  # fmt: skip
-        assert largest == pytest.approx([
-            log2(total / min(n_sequences.values())),
-            log2(total / min(map(sum, of_feature.values()))),
-            max(log2(sum(ns) / min(ns)) for ns in of_feature.values()),
-        ], abs=1e-12)  # fmt: skip
+        largest = [
+            row[f"largest_prior_loss_{name}_bits"]
+            for name in ("object", "feature", "object_given_feature")
+        ]
+        assert largest == pytest.approx(
+            [
+                log2(total / min(n_sequences.values())),
+                log2(total / min(map(sum, of_feature.values()))),
+                max(log2(sum(ns) / min(ns)) for ns in of_feature.values()),
+            ],
+            abs=1e-12,
+        )
     assert uniform_cover_bits(space) == pytest.approx(counted, abs=1e-12)
 
 
@@ -122,8 +127,9 @@ def test_anchors_cost_minus_log_probability_code_by_code(sizes, n_objects):
     )
 
 
-@pytest.mark.parametrize("split", [RANDOM, {"rule": "hashed_feature_codes", "buckets": 3,
-                                            "test": [0], "val": [1]}])  # fmt: skip
+@pytest.mark.parametrize(
+    "split", [RANDOM, {"rule": "hashed_feature_codes", "buckets": 3, "test": [0], "val": [1]}]
+)
 def test_sampling_has_the_probabilities_of_the_draws(split):
     data = dataset(draws((3, 2), 4), split)
     n = 40_000

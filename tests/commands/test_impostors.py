@@ -81,8 +81,11 @@ def test_departures_are_counts_that_chance_does_not_explain_and_cases_that_one_s
 
 
 def test_the_weakest_impostor_is_the_one_that_is_believed_most_often():
-    counts = rates((*ROW, 3, 100), (*ROW[:2], "noise", "impostor", 2, 50),
-                   (*ROW[:2], "bound", "genuine", 99, 100))  # fmt: skip
+    counts = rates(
+        (*ROW, 3, 100),
+        (*ROW[:2], "noise", "impostor", 2, 50),
+        (*ROW[:2], "bound", "genuine", 99, 100),
+    )
     assert weakest_impostor(counts, "s", "binds") == "noise: 2 of 50 seeds"
     assert weakest_impostor(counts, "s", "other") == ""
 

@@ -138,11 +138,14 @@ def test_images_of_ones_own_are_read_with_boxes_and_masks(
         (lambda text: text.replace("photos/003.jpg", "photos/0.jpg"), [], "there is no image"),
         (lambda text: text, ["--study", "concepts"], "is not written for images of your own"),
     ],
-)  # fmt: skip
+)
 def test_labels_that_cannot_be_used_are_one_message(
-    change: Callable[[str], str], more: list[str], message: str, photos: Path,
+    change: Callable[[str], str],
+    more: list[str],
+    message: str,
+    photos: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     photos.write_text(change(photos.read_text()))
     assert main(["new", "my-run.yaml", "--model", "path:vit", "--labels", str(photos), *more]) == 1
     assert message in capsys.readouterr().err
@@ -228,8 +231,9 @@ def test_a_model_of_another_package_is_used_by_its_name(
     assert main(["new", str(file), "--model", "python:tower"]) == 0
     text = file.read_text()
     file.write_text(text.replace("python:tower_package:load", "python:tower"))
-    by_name, by_function = (build(load_config(yaml.safe_load(t), "x")) for t in (
-        file.read_text(), text))  # fmt: skip
+    by_name, by_function = (
+        build(load_config(yaml.safe_load(t), "x")) for t in (file.read_text(), text)
+    )
     assert by_name.products.keys() == by_function.products.keys()
     assert main(["new", str(file), "--model", "python:towr"]) == 1
     assert "registers a model 'towr'" in capsys.readouterr().err

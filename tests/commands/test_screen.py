@@ -82,10 +82,15 @@ def screen(
 
 def info(number: int, rule: str, log: str = "", **names: str) -> dict[str, Any]:
     return {
-        "event": "job_info", "jobid": number, "rule_name": rule, "wildcards": names,
-        "output": [f"{rule}-{number}"], "log": [log] if log else [], "reason": "Forced execution",
+        "event": "job_info",
+        "jobid": number,
+        "rule_name": rule,
+        "wildcards": names,
+        "output": [f"{rule}-{number}"],
+        "log": [log] if log else [],
+        "reason": "Forced execution",
         "msg": f"rule {rule}",
-    }  # fmt: skip
+    }
 
 
 def done(number: int) -> dict[str, Any]:
@@ -103,9 +108,13 @@ def failed(number: int, rule: str, log: str, how: str = "returned exit status 1"
 
 
 RUN = [
-    {"msg": "Building DAG of jobs..."}, PLAN, info(1, "draw", dataset="tiny"), done(1),
-    info(2, "fit", "two.log", model="a", key="01234567"), info(3, "fit", model="b"),
-]  # fmt: skip
+    {"msg": "Building DAG of jobs..."},
+    PLAN,
+    info(1, "draw", dataset="tiny"),
+    done(1),
+    info(2, "fit", "two.log", model="a", key="01234567"),
+    info(3, "fit", model="b"),
+]
 
 
 def test_a_run_is_a_line_per_phase_and_its_results(screen: Any, tmp_path: Path) -> None:
@@ -196,12 +205,13 @@ def test_nothing_to_be_done_is_said_in_snakemakes_words(screen: Any) -> None:
     ("exception", "message", "expected"),
     [
         (
-            "MissingRuleException", "MissingRuleException:\nNo rule to produce x.txt (if you ...).",
+            "MissingRuleException",
+            "MissingRuleException:\nNo rule to produce x.txt (if you ...).",
             "error: x.txt: no job of this configuration makes it\n  remedy: print the paths",
         ),
         (
             "FileNotFoundError",
-            "Traceback (most recent call last):\n  File \"x\"\n"
+            'Traceback (most recent call last):\n  File "x"\n'
             "FileNotFoundError: [Errno 2] No such file or directory: 'no.yaml'",
             "error: no.yaml: there is no such file\n  remedy: check the path\n",
         ),
@@ -212,12 +222,13 @@ def test_nothing_to_be_done_is_said_in_snakemakes_words(screen: Any) -> None:
             "error: Snakemake's cache cannot be written: there is no home folder\n  remedy: ",
         ),
         (
-            "ProtectedOutputException", "Write-protected output files for rule fit:\na.jsonl",
+            "ProtectedOutputException",
+            "Write-protected output files for rule fit:\na.jsonl",
             "error: Write-protected output files for rule fit:\na.jsonl\n  remedy: these files",
         ),
         ("WorkflowError", "WorkflowError:\nNo room.", "WorkflowError:\nNo room.\n"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_before_a_run_is_one_message(
     exception: str, message: str, expected: str, screen: Any
 ) -> None:
@@ -346,9 +357,14 @@ def test_snakemake_shows_a_run_with_the_plug_in(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm"}
 
     stopped = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100,
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
         check=False,
-    )  # fmt: skip
+    )
     assert stopped.returncode == 1
     assert stopped.stderr.endswith(
         "\nsecond failed, second.log:\n10:00:00 b: is bad\n  remedy: mend\n"

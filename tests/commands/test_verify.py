@@ -26,19 +26,24 @@ class Products:
     def __init__(self, rule, folder):
         self.rule, self.folder = rule, folder
         rules = {
-            rule: {"manifest": "x.json", "store": "x.zarr"}, "index": {"index": "i.json"},
+            rule: {"manifest": "x.json", "store": "x.zarr"},
+            "index": {"index": "i.json"},
             "fit": {"rows": "f.jsonl", "details": "f.details.safetensors"},
-        }  # fmt: skip
+        }
         self.products = {
             name: SimpleNamespace(
-                rule=name, step=SimpleNamespace(outputs=files), inputs={}, wildcards={"key": ""},
-                keys=KEYS, key=KEYS["spec_key"],
+                rule=name,
+                step=SimpleNamespace(outputs=files),
+                inputs={},
+                wildcards={"key": ""},
+                keys=KEYS,
+                key=KEYS["spec_key"],
                 path=lambda output=None, files=files: str(
                     folder / files[output or next(iter(files))]
                 ),
             )
             for name, files in rules.items()
-        }  # fmt: skip
+        }
         self.products["index"].inputs = {"stores": [self.products[rule]]}
 
     def select(self, *rules):
@@ -149,8 +154,12 @@ def test_a_repair_deletes_all_of_a_bad_product_before_the_run(products, capsys, 
     (products.folder / "f.details.safetensors").write_bytes(bytes(19))
     assert verify_products(products, repair=True) == 0
     assert {path.name for path in products.folder.iterdir()} == {
-        "x.json", "x.sha256", "x.zarr", "i.json", "i.sha256"
-    }  # fmt: skip
+        "x.json",
+        "x.sha256",
+        "x.zarr",
+        "i.json",
+        "i.sha256",
+    }
     rows = str(products.folder / "f.jsonl")
     assert started == [["--cores", "all", "--forcerun", rows]]
     assert f"deleted {rows}\n" in capsys.readouterr().out

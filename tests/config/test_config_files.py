@@ -39,8 +39,11 @@ def test_what_is_included_lies_below_key_by_key_and_lists_are_replaced(tmp_path:
         top={"include": ["first.yaml", "second.yaml"], "b": 4, "list": [9]},
     )
     assert read_configuration(top) == {
-        "a": 1, "b": 4, "section": {"x": 1, "y": 2, "z": 3}, "list": [9],
-    }  # fmt: skip
+        "a": 1,
+        "b": 4,
+        "section": {"x": 1, "y": 2, "z": 3},
+        "list": [9],
+    }
 
 
 def test_files_of_the_command_line_lie_over_all_that_is_included(tmp_path: Path) -> None:
@@ -122,10 +125,12 @@ def test_a_list_of_seeds_plans_what_models_by_hand_plan() -> None:
         ],
         "studies": {
             "binding_information": {
-                **section, "fits": [{**layers, "models": names}, *others], "groups": groups,
+                **section,
+                "fits": [{**layers, "models": names}, *others],
+                "groups": groups,
             }
         },
-    }  # fmt: skip
+    }
     seeded, plain = (build(load_config(content, "c")) for content in (raw, written))
     assert {(p.path(), p.spec) for p in seeded.products.values()} == {
         (p.path(), p.spec) for p in plain.products.values()

@@ -45,8 +45,11 @@ CASES = [
         "~probes.0.family: unknown family 'quadratc'; did you mean 'quadratic'?",
     ),
     ("~probes.0.family", None, "~probes.0.family: missing; "),
-    ("models.0.source", "python:vit",
-     "models.0.source: no installed package registers a model 'vit': give module:function"),
+    (
+        "models.0.source",
+        "python:vit",
+        "models.0.source: no installed package registers a model 'vit': give module:function",
+    ),
     ("models.0", "vit", "models.0.source: missing; it decides which other keys there are"),
     ("models.0.name", "My Model", "models.0.name: 'My Model' is not a name: lower-case letters"),
     ("models.0.training.steps", "many", "models.0.training.steps: must be a whole number, not "),
@@ -67,18 +70,29 @@ CASES = [
     ("~probes.1.name", "quadratic", "~probes: the name 'quadratic' is used 2 times"),
     ("datasets.0.render", None, "~fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
     ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
-    ("~families", [{"name": "f", "models": ["vit"]}],
-     "~families.0.models: needs at least 2 entries, has 1"),
-    ("~groups", [{"name": "g", "models": ["vit", "identity"]},
-                 {"name": "h", "models": ["identity", "vit"]}],
-     "~groups.1.models: 'identity' is already in the group 'g'"),
-    ("~groups", [{"name": "vit", "models": ["identity", "half"]}],
-     "~groups.0.name: 'vit' is also a model, which is not in the group"),
+    (
+        "~families",
+        [{"name": "f", "models": ["vit"]}],
+        "~families.0.models: needs at least 2 entries, has 1",
+    ),
+    (
+        "~groups",
+        [
+            {"name": "g", "models": ["vit", "identity"]},
+            {"name": "h", "models": ["identity", "vit"]},
+        ],
+        "~groups.1.models: 'identity' is already in the group 'g'",
+    ),
+    (
+        "~groups",
+        [{"name": "vit", "models": ["identity", "half"]}],
+        "~groups.0.name: 'vit' is also a model, which is not in the group",
+    ),
     ("probes", [], "probes: unknown key; it stands under studies.binding_information"),
     ("report", {"families": []}, "report.families: unknown key; it stands under studies.binding_i"),
     ("models.0.patch_px", 8, "models.0.patch_px: unknown key; it stands under models[].architectu"),
     ("models.0.architecture.patch_px", 5, "models.0.architecture.patch_px: 5 px patches do not "),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("path", "value", "expected"), CASES, ids=[str(c[:2]) for c in CASES])
@@ -99,8 +113,10 @@ def test_every_problem_is_listed() -> None:
     first, *rest = caught.value.problem.splitlines()
     assert first == "3 problems"
     assert [line.split(":")[0].strip() for line in rest] == [
-        "datasets.0", "models.0.training.steps", f"{STUDY}probes.0.rankk",
-    ]  # fmt: skip
+        "datasets.0",
+        "models.0.training.steps",
+        f"{STUDY}probes.0.rankk",
+    ]
 
 
 def test_messages_name_the_line_of_a_file_that_can_be_read(tmp_path: Path) -> None:

@@ -40,8 +40,9 @@ LONGEST_PATH = 200
 LABELS = "tests/fixtures/segmented"
 ROWS = re.findall(
     r"^\| `(\w+)` \| ([\d,]+) \| (.*?) ?\| (.*?) ?\| (.*?) ?\|$",
-    (FOLDER.parents[1] / "docs/presets.md").read_text(), re.MULTILINE,
-)  # fmt: skip
+    (FOLDER.parents[1] / "docs/presets.md").read_text(),
+    re.MULTILINE,
+)
 HEADERS = {
     path.stem: re.sub(r"\n# ?", " ", "".join(re.findall(r"^#.*\n", path.read_text(), re.MULTILINE)))
     for path in sorted(FOLDER.glob("*.yaml"))

@@ -11,9 +11,13 @@ import pytest
 from bindscope.core import definitions, keys
 
 FUNCTIONS = (
-    keys.module_file, keys.closure, keys.hash_step, keys._file, keys._used_by,
+    keys.module_file,
+    keys.closure,
+    keys.hash_step,
+    keys._file,
+    keys._used_by,
     definitions.parse_module,
-)  # fmt: skip
+)
 FILES = {
     "fit.py": "from bindscope.a import run\n\ndef main(job):\n    return run(job)\n",
     "bindscope/a.py": '''
@@ -40,12 +44,12 @@ class Unused: ...
 ''',
     "bindscope/b.py": "from bindscope.e import used, unused\n\ndef nothing(): ...\n",
     "bindscope/c.py": "class Base:\n    def method(self): return helper()\n\n"
-                      "class Thing(Base): ...\n\ndef helper(): return 1\n\ndef shared(): ...\n",
+    "class Thing(Base): ...\n\ndef helper(): return 1\n\ndef shared(): ...\n",
     "bindscope/d.py": "class Typed: ...\n",
     "bindscope/e.py": "import scipy.stats\n\nSTATE = {}\nfor key in 'ab':\n    STATE[key] = key\n\n"
-                      "def used(x): return scipy.stats.norm(x), STATE\n\ndef unused(): ...\n",
+    "def used(x): return scipy.stats.norm(x), STATE\n\ndef unused(): ...\n",
     "bindscope/local.py": "from bindscope import c\n\ndef late(*x): return vars(c)\n",
-}  # fmt: skip
+}
 
 
 @pytest.fixture

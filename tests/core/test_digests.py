@@ -62,9 +62,12 @@ def product(tmp_path: Path) -> list[str]:
 
 def test_digests_are_those_of_sha256sum(product: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
-        ["sha256sum", "--check", "--strict", "a-0123abcd.sha256"], cwd=tmp_path, text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
+        ["sha256sum", "--check", "--strict", "a-0123abcd.sha256"],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(": OK\n") == len(product)
 

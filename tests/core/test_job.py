@@ -42,9 +42,13 @@ def run(
     """Run a script that starts a job; also return its log."""
     text = START.format(scripts=str(ROOT / "workflow/scripts"), code=code, body=body)
     done = subprocess.run(
-        [sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", text],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
-    )  # fmt: skip
+    )
     return done, (folder / "logs/job.log").read_text()
 
 
@@ -71,12 +75,13 @@ logging.getLogger('bindscope.x').warning('mind')
         (
             "from bindscope.core.errors import StoreError as E\n"
             "raise E('a.json', 'is bad', 'do so')",
-            "a.json: is bad\n  remedy: do so\n", "Traceback",
+            "a.json: is bad\n  remedy: do so\n",
+            "Traceback",
         ),
         ("1 / 0", "ZeroDivisionError: division by zero", "remedy"),
     ],
     ids=["of the user", "of ours"],
-)  # fmt: skip
+)
 def test_an_error_is_in_the_log_which_snakemake_shows(
     mistake: str, in_log: str, not_in_log: str, tmp_path: Path
 ) -> None:
@@ -177,6 +182,7 @@ def test_a_job_whose_snakemake_died_while_it_imported_ends(machine: str, printed
     ended.wait()
     code = "from bindscope.core.job import _die_with_launchers as die; die(); print('goes on')"
     environment = {LAUNCHERS: f"{ended.pid}@{machine or _machine()}", "PYTHONPATH": f"{ROOT}/src"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False,
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=False, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (int(not printed), printed)

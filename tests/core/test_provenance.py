@@ -25,8 +25,7 @@ from bindscope.core.provenance import (
 from bindscope.studies.build import build
 
 OTHER = {"spec_key": "0" * 64, "code_key": "other:code"}
-CASES = {"in order": {}, "other configuration": OTHER,
-         "other code": {"code_key": "other:code"}}  # fmt: skip
+CASES = {"in order": {}, "other configuration": OTHER, "other code": {"code_key": "other:code"}}
 
 
 @pytest.fixture

@@ -83,8 +83,11 @@ def test_a_sound_store(manifest):
     assert (layout.shape, layout.n_rows, layout.dtype) == ((3, N, 32), N, "bfloat16")
     assert verify(manifest) == []
     assert {name: len(list(manifest.parent.glob(f"x.zarr/{name}/c.*"))) for name in ARRAYS} == {
-        "boxes": 1, "cls": 6, "images": 7, "patches": 5,
-    }  # fmt: skip
+        "boxes": 1,
+        "cls": 6,
+        "images": 7,
+        "patches": 5,
+    }
 
 
 def test_rows_and_layers(manifest):
@@ -206,8 +209,9 @@ def test_a_missing_array_or_store(manifest):
     shutil.rmtree(manifest.parent / "x.zarr")
     error = refusal(manifest)
     assert (error.where, error.problem) == (
-        str(manifest.parent / "x.zarr"), "the store is missing",
-    )  # fmt: skip
+        str(manifest.parent / "x.zarr"),
+        "the store is missing",
+    )
     assert len(verify(manifest)) == 1
 
 

@@ -71,13 +71,24 @@ BITS = 0.02  # the tolerance of the reference tables across machines, in bits pe
 OF_THE_RMS = {"float32": 1e-4, "bfloat16": 3e-2}
 SCENES = SceneDistribution.model_validate(
     {
-        "name": "easy", "split": {"rule": "random"},
-        "space": {"kind": "uniform", "min_objects": 1, "max_objects": 3,
-                  "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]},
-        "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1,
-                   "placement": "grid", "area": "released"},
+        "name": "easy",
+        "split": {"rule": "random"},
+        "space": {
+            "kind": "uniform",
+            "min_objects": 1,
+            "max_objects": 3,
+            "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 4}],
+        },
+        "render": {
+            "kind": "shapes",
+            "size_px": 32,
+            "object_px": 8,
+            "margin_px": 1,
+            "placement": "grid",
+            "area": "released",
+        },
     }
-)  # fmt: skip
+)
 
 
 @contextmanager
@@ -136,11 +147,12 @@ def test_a_controlled_training_on_the_device_is_that_on_the_cpu(objective: str) 
     """Few steps: a long training on another kind of processor ends at other weights."""
     config = Controlled.model_validate(
         {
-            "name": "vit", "source": f"controlled:{objective}",
+            "name": "vit",
+            "source": f"controlled:{objective}",
             "architecture": {"n_layers": 2, "width": 32, "n_heads": 2, "patch_px": 8},
             "training": {"dataset": "easy", "steps": 30, "batch_size": 32},
         }
-    )  # fmt: skip
+    )
     fresh = FreshScenes(SCENES, 32, 0)
     expected = train(config, SCENES, fresh, "cpu")
     with hold_device(DEVICE) as device, other_threads():
@@ -159,10 +171,13 @@ def extracted(folder: Path, precision: str, device: str) -> dict[str, Any]:
         {"batch_size": 16, "dtype": "float32", "precision": precision, "device": device}
     )
     config = Pretrained(
-        name="vit", source="timm:vit_tiny_patch16_224", n_layers=4, pretrained=False,
+        name="vit",
+        source="timm:vit_tiny_patch16_224",
+        n_layers=4,
+        pretrained=False,
         overrides={"depth": 4, "embed_dim": 128, "num_heads": 2, "img_size": 64, "patch_size": 16},
         extraction=extraction,
-    )  # fmt: skip
+    )
     images = np.random.default_rng(0).integers(0, 256, (40, 64, 64, 3), dtype=np.uint8)
     paths = {name: folder / f"{device}-{precision}-{name}" for name in ("pooled", "patches")}
     with hold_device(device) as reserved:
@@ -202,9 +217,12 @@ def test_interventions_on_the_device_are_those_on_the_cpu(family: str) -> None:
             state = engine.contexts(base, images)
             shape = engine.residual(state, "item", 0).shape[1:]
             kinds: list[tuple[Any, ...]] = [
-                (), (Replace("object", 0, None, 1, "base"),), (Rotate("color", 1, 5),),
-                (Add("item", 0, np.ones(shape, np.float32)),), (Knockout("item", 1),),
-            ]  # fmt: skip
+                (),
+                (Replace("object", 0, None, 1, "base"),),
+                (Rotate("color", 1, 5),),
+                (Add("item", 0, np.ones(shape, np.float32)),),
+                (Knockout("item", 1),),
+            ]
             todo = [Condition(str(i), edits) for i, edits in enumerate(kinds)]
             todo.append(Condition("anew", (Knockout("color", 0, seen_by="item"),), frozen=False))
             answers.append(engine.answers(state, None, todo, [question(base, 0)], base.item))

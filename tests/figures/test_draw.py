@@ -73,10 +73,14 @@ def attention_arrays(n_scenes=2, n_objects=3):
     images = np.full((n_scenes, 8, 8, 3), 255, np.uint8)
     share, baseline = attention_share(maps, masks, (4, 4), 2)
     return {
-        "images": images, "masks": masks, "maps": maps, "grid": np.array([4, 4]),
-        "patch_px": np.array([2]), "share": share[:, :2].ravel(),
+        "images": images,
+        "masks": masks,
+        "maps": maps,
+        "grid": np.array([4, 4]),
+        "patch_px": np.array([2]),
+        "share": share[:, :2].ravel(),
         "baseline": baseline[:, :2].ravel(),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("module", FROM_TABLE)
@@ -136,14 +140,24 @@ def test_layers_leave_single_layers_out_and_mark_the_last_norm():
 
 
 def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
-    nothing = {"status": "undefined", "reason": "H(O|F) = 0", "conditional_binding_ratio": None,
-               "binding_ratio": None}  # fmt: skip
+    nothing = {
+        "status": "undefined",
+        "reason": "H(O|F) = 0",
+        "conditional_binding_ratio": None,
+        "binding_ratio": None,
+    }
     rows = [
-        make_row(dataset="one", h=(0.0, 0.0), loss_object=0.0, loss_feature=0.0, loss_given=0.0,
-                 **nothing),
+        make_row(
+            dataset="one",
+            h=(0.0, 0.0),
+            loss_object=0.0,
+            loss_feature=0.0,
+            loss_given=0.0,
+            **nothing,
+        ),
         make_row(dataset="two", h=(3.9, 2.6), loss_object=2.0, loss_feature=1.3, loss_given=0.65),
         make_row(dataset="six"),
-    ]  # fmt: skip
+    ]
     cells = {"one": 1, "two": 4, "six": 36}
     figure = complexity.draw(make_table(rows), cells, trends=trends)
     share, bits = figure.axes
@@ -301,15 +315,17 @@ def write_fit(folder, model, probe, names):
     base.with_suffix(".history.json").write_text(json.dumps(history()))
     scenes = np.linspace(3, 5, 20) + 1.5 * (probe == "shared")
     losses = {
-        "0.chained_loss_bits": np.linspace(0, 1, 11), "0.chained_prior_bits": np.ones(11),
+        "0.chained_loss_bits": np.linspace(0, 1, 11),
+        "0.chained_prior_bits": np.ones(11),
         "0.object_bits_of_scenes": scenes,
-    }  # fmt: skip
+    }
     save_file(losses, base.with_suffix(".details.safetensors"))
     return to_input(
-        base.with_suffix(".jsonl"), {"dataset": "colorshape", "probe": probe, **names},
+        base.with_suffix(".jsonl"),
+        {"dataset": "colorshape", "probe": probe, **names},
         history=base.with_suffix(".history.json"),
         details=base.with_suffix(".details.safetensors"),
-    )  # fmt: skip
+    )
 
 
 def write_inputs(folder, table):
@@ -349,13 +365,16 @@ def write_inputs(folder, table):
     named = [("color", "red", "blue"), ("shape", "circle", "square", "cross")]
     groups = [{"name": name, "values": list(values)} for name, *values in named]
     content = {
-        "models": list(ORDER), "datasets": ["colorshape"], "natural": ["colorshape"],
+        "models": list(ORDER),
+        "datasets": ["colorshape"],
+        "natural": ["colorshape"],
         "families": [{"name": "two", "models": list(ORDER[:2])}],
-        "groups": {"colorshape": groups, "smaller": groups}, "model_groups": [],
+        "groups": {"colorshape": groups, "smaller": groups},
+        "model_groups": [],
         "positive_controls": ["vit-objects"],
         "cells": {"colorshape": 6, "smaller": 2},
         "information": {"bootstrap_samples": 50, "bootstrap_seed": 0},
-    }  # fmt: skip
+    }
     resources = {
         Path(path).stem: str(ROOT / path) for entry in ENTRIES.values() for path in entry.resources
     }
@@ -364,19 +383,31 @@ def write_inputs(folder, table):
 
 # Those of the other studies, and what is joined with them, are drawn in their own tests.
 OTHERS = (
-    "same_object", "concept", "binding_complexity", "dual_complexity", "together", "binding_id",
+    "same_object",
+    "concept",
+    "binding_complexity",
+    "dual_complexity",
+    "together",
+    "binding_id",
     "pairing_use",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """What figures are given: of a run, and of one that measured nothing."""
-    rows = [make_row(model, layer, probe=probe) for model in ORDER for layer in "234"
-            for probe in ("linear", "quadratic")]  # fmt: skip
+    rows = [
+        make_row(model, layer, probe=probe)
+        for model in ORDER
+        for layer in "234"
+        for probe in ("linear", "quadratic")
+    ]
     rows += [*known_rows()[:3], make_row(dataset="smaller", h=(3.9, 2.6))]
-    rows += [parts_row("colorshape", model, layer, h=ENTROPIES["counting"])
-             for model in ORDER for layer in "234"]  # fmt: skip
+    rows += [
+        parts_row("colorshape", model, layer, h=ENTROPIES["counting"])
+        for model in ORDER
+        for layer in "234"
+    ]
     pairs = []
     for table, schema in ((make_table(rows), BINDING_SCHEMA), (curve_table(), CURVE_SCHEMA)):
         inputs = write_inputs(tmp_path_factory.mktemp("run"), (table, schema))

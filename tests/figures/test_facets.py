@@ -104,9 +104,13 @@ def test_columns_become_lines_with_their_own_intervals() -> None:
 def test_a_map_writes_numbers_and_frames_cells() -> None:
     axes = new_figure(1).subplots()
     heat_map(
-        axes, np.array([[0.2, np.nan]]), rows=["r"], columns=["c", "d"], framed=[(0, 1)],
+        axes,
+        np.array([[0.2, np.nan]]),
+        rows=["r"],
+        columns=["c", "d"],
+        framed=[(0, 1)],
         numbers=lambda value: (f"{value:.1f}", "black"),
-    )  # fmt: skip
+    )
     assert [(text.get_text(), text.get_position()) for text in axes.texts] == [("0.2", (0, 0))]
     assert axes.patches[0].get_xy() == (0.5, -0.5)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["c", "d"]

@@ -33,9 +33,13 @@ def test_lines_bars_intervals_and_cells_say_their_values() -> None:
     legend_below(figure, [handle("linear", marker="o", color="#0072B2")])
     texts = [mark.text for mark in collect_marks(figure)]
     assert texts == [
-        "a panel, linear: layer 1; bits 0.25", "a panel, linear: layer 2; bits \u22120.5",
-        "first: count 3", "second: count 4", "first: 2.5 to 3.5", "A: 0.5",
-    ]  # fmt: skip
+        "a panel, linear: layer 1; bits 0.25",
+        "a panel, linear: layer 2; bits \u22120.5",
+        "first: count 3",
+        "second: count 4",
+        "first: 2.5 to 3.5",
+        "A: 0.5",
+    ]
     names = [mark.names for mark in collect_marks(figure)]
     assert names[0] == ("a panel", "linear")
     assert names[2] == ("first",)

@@ -136,10 +136,13 @@ def test_a_checkpoint_of_another_key_or_a_damaged_one_is_not_read(tmp_path):
 
 def test_a_checkpoint_of_many_kinds_of_numbers_is_read_as_written(tmp_path):
     tensors = {
-        "mask": torch.tensor([True, False, True]), "none": torch.zeros(0, 4),
-        "turned": torch.arange(6.0).view(2, 3).t(), "step": torch.tensor([2**40]),
-        "half": torch.ones(3, dtype=torch.bfloat16), "number": torch.ones((), dtype=torch.float64),
-    }  # fmt: skip
+        "mask": torch.tensor([True, False, True]),
+        "none": torch.zeros(0, 4),
+        "turned": torch.arange(6.0).view(2, 3).t(),
+        "step": torch.tensor([2**40]),
+        "half": torch.ones(3, dtype=torch.bfloat16),
+        "number": torch.ones((), dtype=torch.float64),
+    }
     checkpoint = Checkpoint(tmp_path / "state", "key")
     checkpoint.write(tensors, {"step": 3})
     again, record = checkpoint.read()
@@ -200,5 +203,6 @@ def test_the_train_loss_is_the_mean_since_the_last_evaluation():
     (run,) = runs(1)
     Descent([run], Steps(), plan(steps=8)).fit()
     assert [entry for entry in run.history if entry.split == "train"] == [
-        (4, "train", 2.5), (8, "train", 6.5),
-    ]  # fmt: skip
+        (4, "train", 2.5),
+        (8, "train", 6.5),
+    ]

@@ -64,9 +64,12 @@ def store(path: Path, **attributes: Any) -> StoreWriter:
     """A writer of `<path>.zarr` and `<path>.json`."""
     spec = f'{{"path":"{path.name}"}}'
     return StoreWriter(
-        path.with_suffix(".zarr"), path.with_suffix(".json"), spec=spec, code="c",
+        path.with_suffix(".zarr"),
+        path.with_suffix(".json"),
+        spec=spec,
+        code="c",
         attributes=attributes,
-    )  # fmt: skip
+    )
 
 
 def extraction(**options: Any) -> Extraction:

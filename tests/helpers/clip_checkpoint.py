@@ -12,13 +12,18 @@ from pydantic import TypeAdapter
 from bindscope.config.models import AnyModel
 from bindscope.models.hf_texts import END
 
-TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
-         "num_attention_heads": 2}  # fmt: skip
+TOWER = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 CLIP: dict[str, Any] = {
-    "model_type": "clip", "projection_dim": 8,
+    "model_type": "clip",
+    "projection_dim": 8,
     "text_config": {**TOWER, "vocab_size": END + 1, "max_position_embeddings": 40},
     "vision_config": {**TOWER, "image_size": 32, "patch_size": 8},
-}  # fmt: skip
+}
 WORDS = ["a", "red", "blue", "square", "circle", "and"]
 
 
@@ -47,7 +52,12 @@ def write_clip(path: Path) -> Path:
         single="<bos> $A <eos>", special_tokens=[("<bos>", 8), ("<eos>", 9)]
     )
     tokenizer.save(str(path / "tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>",
-                "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}  # fmt: skip
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": "<pad>",
+        "eos_token": "<eos>",
+        "bos_token": "<bos>",
+        "unk_token": "<unk>",
+    }
     (path / "tokenizer_config.json").write_text(json.dumps(settings))
     return path

@@ -29,7 +29,10 @@ def dataset(space: Any, split: Any = None, n: int | Mapping[str, int] = 1, **key
     """Return a dataset of `n` scenes in each split, random if it is not given, and in a shard."""
     counts = n if isinstance(n, Mapping) else dict.fromkeys(("train", "val", "test"), n)
     content = {
-        "name": "toy", "space": space, "split": split or RANDOM, "n_scenes": counts,
+        "name": "toy",
+        "space": space,
+        "split": split or RANDOM,
+        "n_scenes": counts,
         "shard_size": counts,
-    }  # fmt: skip
+    }
     return Dataset.model_validate(content | keys)

@@ -73,13 +73,18 @@ def exact_weights() -> dict[str, Any]:
     form = np.diag([4.0] * OBJECTS + [0.0] * (DIM - OBJECTS)).astype(np.float32)
     # Two tokens of one object have the product 2/3, of two objects -1/3; removed, 0.
     arrays = {
-        "matrix": form, "linear": np.zeros(DIM), "bias": np.full(1, -4 / 6), "mean": mean,
-        "scale": np.ones(DIM), "eigenrows": np.eye(DIM),
-    }  # fmt: skip
+        "matrix": form,
+        "linear": np.zeros(DIM),
+        "bias": np.full(1, -4 / 6),
+        "mean": mean,
+        "scale": np.ones(DIM),
+        "eigenrows": np.eye(DIM),
+    }
     return {
         f"{layer}/0/0.{name}": np.asarray(value, np.float32)
-        for layer in (1, 2) for name, value in arrays.items()
-    }  # fmt: skip
+        for layer in (1, 2)
+        for name, value in arrays.items()
+    }
 
 
 def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Unedited]:

@@ -37,12 +37,23 @@ from transformers import (  # noqa: E402
 from bindscope.studies.binding_id.tasks.scenes import words_of  # noqa: E402
 
 Family = Literal["llava_onevision", "qwen2_vl"]
-SPLIT = {"frustum": (" fr", "ustum"), "torus": (" tor", "us"), "cyan": (" cy", "an"),
-         "azure": (" az", "ure")}  # fmt: skip
+SPLIT = {
+    "frustum": (" fr", "ustum"),
+    "torus": (" tor", "us"),
+    "cyan": (" cy", "an"),
+    "azure": (" az", "ure"),
+}
 SPECIAL = (
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<video>", "<|vision_start|>",
-    "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
-)  # fmt: skip
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<image>",
+    "<video>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
 QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -65,32 +76,42 @@ QWEN_TEMPLATE = (
 )
 PINPOINTS = [[384 * rows, 384 * columns] for rows in range(1, 7) for columns in range(1, 7)]
 LANGUAGE = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 32768,
-}  # fmt: skip
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 32768,
+}
 
 
 def tokenizer(template: str, split: dict[str, tuple[str, ...]] | None = None) -> Qwen2Tokenizer:
     """Return a tokenizer trained so that the words of `split` take as many tokens as named."""
     split = SPLIT if split is None else split
     raw = Tokenizer(models.BPE())
-    raw.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(QWEN2), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
+    raw.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(QWEN2), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     raw.train_from_iterator(
         _corpus(split) * 20,
         trainers.BpeTrainer(
-            vocab_size=2000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            special_tokens=[], show_progress=False,
+            vocab_size=2000,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=[],
+            show_progress=False,
         ),
-    )  # fmt: skip
+    )
     parts = json.loads(raw.to_str())["model"]
     built = Qwen2Tokenizer(
-        vocab=parts["vocab"], merges=[tuple(pair) for pair in parts["merges"]],
-        eos_token="<|im_end|>", pad_token="<|endoftext|>",
+        vocab=parts["vocab"],
+        merges=[tuple(pair) for pair in parts["merges"]],
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
         additional_special_tokens=list(SPECIAL),
-    )  # fmt: skip
+    )
     built.chat_template = template
     return built
 
@@ -159,20 +180,30 @@ def _llava(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) -
     config = LlavaOnevisionConfig(
         text_config={"model_type": "qwen2", "vocab_size": len(words), **LANGUAGE, **language},
         vision_config={
-            "model_type": "siglip_vision_model", "image_size": 384, "patch_size": 14,
-            "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-            "intermediate_size": 48, "vision_use_head": False,
+            "model_type": "siglip_vision_model",
+            "image_size": 384,
+            "patch_size": 14,
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 48,
+            "vision_use_head": False,
         },
-        image_grid_pinpoints=PINPOINTS, image_token_id=words.convert_tokens_to_ids("<image>"),
-        video_token_id=words.convert_tokens_to_ids("<video>"), tie_word_embeddings=False,
-    )  # fmt: skip
+        image_grid_pinpoints=PINPOINTS,
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        video_token_id=words.convert_tokens_to_ids("<video>"),
+        tie_word_embeddings=False,
+    )
     processor = LlavaOnevisionProcessor(
         image_processor=LlavaOnevisionImageProcessor(
             size={"height": 384, "width": 384}, image_grid_pinpoints=PINPOINTS
         ),
-        tokenizer=words, video_processor=LlavaOnevisionVideoProcessor(), num_image_tokens=729,
-        vision_feature_select_strategy="full", chat_template=LLAVA_TEMPLATE,
-    )  # fmt: skip
+        tokenizer=words,
+        video_processor=LlavaOnevisionVideoProcessor(),
+        num_image_tokens=729,
+        vision_feature_select_strategy="full",
+        chat_template=LLAVA_TEMPLATE,
+    )
     return LlavaOnevisionForConditionalGeneration(config), processor
 
 
@@ -180,23 +211,33 @@ def _qwen(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) ->
     words = tokenizer(QWEN_TEMPLATE, split)
     number = words.convert_tokens_to_ids
     text = {
-        "vocab_size": len(words), **LANGUAGE,
-        "rope_parameters": {
-            "rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]
-        }, **language,
-    }  # fmt: skip
+        "vocab_size": len(words),
+        **LANGUAGE,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]},
+        **language,
+    }
     config = Qwen2VLConfig(
         text_config=text,
         vision_config={
-            "depth": 1, "embed_dim": 32, "hidden_size": text["hidden_size"], "num_heads": 2,
-            "mlp_ratio": 2, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+            "depth": 1,
+            "embed_dim": 32,
+            "hidden_size": text["hidden_size"],
+            "num_heads": 2,
+            "mlp_ratio": 2,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
         },
-        image_token_id=number("<|image_pad|>"), video_token_id=number("<|video_pad|>"),
+        image_token_id=number("<|image_pad|>"),
+        video_token_id=number("<|video_pad|>"),
         vision_start_token_id=number("<|vision_start|>"),
-        vision_end_token_id=number("<|vision_end|>"), tie_word_embeddings=False,
-    )  # fmt: skip
+        vision_end_token_id=number("<|vision_end|>"),
+        tie_word_embeddings=False,
+    )
     processor = Qwen2VLProcessor(
         image_processor=Qwen2VLImageProcessor(min_pixels=3136, max_pixels=12845056),
-        tokenizer=words, video_processor=Qwen2VLVideoProcessor(), chat_template=QWEN_TEMPLATE,
-    )  # fmt: skip
+        tokenizer=words,
+        video_processor=Qwen2VLVideoProcessor(),
+        chat_template=QWEN_TEMPLATE,
+    )
     return Qwen2VLForConditionalGeneration(config), processor

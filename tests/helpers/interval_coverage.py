@@ -104,8 +104,9 @@ def superposed() -> Population:
     """Sums of random directions, one per object, in fewer dimensions than there are cells."""
     directions = np.random.default_rng(1).normal(size=(16, 10))
     row = entropies(UNIFORM)[2]
-    return populate(UNIFORM, lambda objects, _: objects @ directions,
-                    row["h_object_given_counts_bits"])  # fmt: skip
+    return populate(
+        UNIFORM, lambda objects, _: objects @ directions, row["h_object_given_counts_bits"]
+    )
 
 
 def noisy(scale: float, freedom: float = np.inf) -> Population:
@@ -176,10 +177,11 @@ def coverage(population: Population, n: int, runs: int = RUNS, draws: int = DRAW
     lows = (
         np.quantile(resampled_means(before, draws, 0), 0.025, axis=0),
         np.quantile(
-            pessimistic_means(mixed.gains[scenes], np.full(runs, mixed.worst), draws, 0), 0.025,
+            pessimistic_means(mixed.gains[scenes], np.full(runs, mixed.worst), draws, 0),
+            0.025,
             axis=0,
         ).clip(0.0, mixed.entropy),
-    )  # fmt: skip
+    )
     expected = population.alone.mean(), mixed.gains.mean()
     return Coverage(
         n,
@@ -208,8 +210,9 @@ def main() -> None:
         width = " / ".join(f"{w:.3f}" for w in rows[-1].width)
         gains = f"{population.alone.mean():.2f} / {population.mixed.gains.mean():.2f}"
         print(f"| {name} | {population.truth:.2f} | {gains} | {cells} | {width} |")
-        of_probe = " | ".join("{:.1f} / {:.1f}".format(*(100 * np.array(r.above_expectation)))
-                         for r in rows)  # fmt: skip
+        of_probe = " | ".join(
+            "{:.1f} / {:.1f}".format(*(100 * np.array(r.above_expectation))) for r in rows
+        )
         print(f"| above its own expectation | | | {of_probe} | |", flush=True)
 
 

@@ -22,10 +22,27 @@ from bindscope.studies.build import build
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
 HEAVY = (
-    "PIL", "huggingface_hub", "jinja2", "matplotlib", "numpy", "pandas", "pyarrow",
-    "pydantic", "safetensors", "scipy", "sklearn", "sympy", "timm", "torch", "torch._dynamo",
-    "torch._inductor", "torch.onnx", "torchvision", "transformers", "zarr",
-)  # fmt: skip
+    "PIL",
+    "huggingface_hub",
+    "jinja2",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "sympy",
+    "timm",
+    "torch",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.onnx",
+    "torchvision",
+    "transformers",
+    "zarr",
+)
 
 
 class Names(dict[str, Any]):
@@ -71,18 +88,25 @@ def job_by_hand(product: Product, folder: Path) -> Job:
     }
     output_files = {name: str(folder / product.path(name)) for name in product.step.outputs}
     return Job(
-        product.rule, json.loads(product.spec), product.spec, product.code, Names(input_files),
-        Names(output_files), Names(product.wildcards),
-    )  # fmt: skip
+        product.rule,
+        json.loads(product.spec),
+        product.spec,
+        product.code,
+        Names(input_files),
+        Names(output_files),
+        Names(product.wildcards),
+    )
 
 
 def loaded(code: str) -> set[str]:
     """Which heavy packages a fresh interpreter has loaded after some code."""
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     return set(HEAVY) & set(done.stdout.split())
 
 
@@ -126,15 +150,20 @@ def loaded_by_scripts(allowed: Mapping[str, set[str]]) -> dict[str, set[str]]:
     roots: list[Any] = []
     for packages in sorted({frozenset(names) for names in allowed.values()}, key=len):
         node = [
-            sorted(packages), [name for name, names in allowed.items() if names == packages], [],
-        ]  # fmt: skip
+            sorted(packages),
+            [name for name, names in allowed.items() if names == packages],
+            [],
+        ]
         fewer = [above for names, above in groups if names < packages]
         (fewer[-1][2] if fewer else roots).append(node)
         groups.append((set(packages), node))
     beside = set(HEAVY) - {"pydantic"}  # the configuration, which nearly every script reads
     done = subprocess.run(
-        [sys.executable, "-c", _NURSERY, json.dumps(roots), json.dumps(sorted(beside))], cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", _NURSERY, json.dumps(roots), json.dumps(sorted(beside))],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     return {name: set(packages) for name, packages in map(json.loads, done.stdout.splitlines())}

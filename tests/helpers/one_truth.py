@@ -43,9 +43,12 @@ def measured(source: str, n: int) -> dict[str, dict[str, Any]]:
         tokens.append(residuals.numpy().astype(np.float16).astype(np.float32))
     activations = np.concatenate(tokens)
     table = bindscope.binding_information(
-        {"cls": activations[:, 0], "patches": activations[:, 1:]}, objects, space=dataset.space,
-        probes=PROBES, device="cpu",
-    ).table  # fmt: skip
+        {"cls": activations[:, 0], "patches": activations[:, 1:]},
+        objects,
+        space=dataset.space,
+        probes=PROBES,
+        device="cpu",
+    ).table
     columns = [name for name in table if name.startswith(("loss_", "val_loss_"))]
     columns += [name for name in table if name.endswith("lower_bound_bits")]
     return {

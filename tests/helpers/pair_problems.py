@@ -56,9 +56,11 @@ def planted_geometry(layers, checkpoints=None):
     """Rows of the job that measures geometry, on identity codes with little noise in each layer."""
     splits = planted_splits(Planted(classes=0.0, noise=0.2, rotated=False), n=(30, 10, 12))
     probe = FittedScorer(
-        torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
+        torch.diag((torch.arange(48) < 16).float()),
+        torch.zeros(48),
+        -torch.full((1,), 8.0),
         Standardiser.identity(48),
-    )  # fmt: skip
+    )
     nothing = np.zeros_like(splits[2].instances)
     more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
     probes = dict.fromkeys(layers, probe)
@@ -74,9 +76,13 @@ def write_planted(planted, sample, writer):
     rows, columns = sample.attributes["grid"]
     places = np.stack(np.divmod(np.maximum(sample.read("patches"), 0), columns), axis=-1)
     tokens = planted_tokens(
-        sample.read("instances"), sample.read("classes"), places, (rows, columns), planted,
+        sample.read("instances"),
+        sample.read("classes"),
+        places,
+        (rows, columns),
+        planted,
         SPLITS.index(sample.attributes["split"]) << 24,
-    )  # fmt: skip
+    )
     writer.create("patches", (1, *tokens.shape), "float32", sample_axis=1)
     writer.write("patches", tokens[None])
     writer.attributes["layers"] = ["0"]

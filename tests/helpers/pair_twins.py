@@ -39,18 +39,24 @@ def couples(data):
         places = np.flatnonzero(valid[n])
         for i, j in combinations(places, 2):
             yield (
-                n, i, j,
+                n,
+                i,
+                j,
                 instances[n, i] == instances[n, j] != 0,
                 classes[n, i] == classes[n, j] != 0,
                 float(np.linalg.norm(positions[n, i] - positions[n, j])),
-            )  # fmt: skip
+            )
 
 
 def block_of(x, instances, valid, classes=None):
     """Return a block of tensors."""
     instances = torch.as_tensor(instances)
     return PairBlock(
-        0, torch.as_tensor(x), instances,
+        0,
+        torch.as_tensor(x),
+        instances,
         instances if classes is None else torch.as_tensor(classes),
-        torch.as_tensor(valid), torch.zeros(*instances.shape, 2), 1,
-    )  # fmt: skip
+        torch.as_tensor(valid),
+        torch.zeros(*instances.shape, 2),
+        1,
+    )

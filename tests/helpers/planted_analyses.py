@@ -29,10 +29,14 @@ def pairs(name: str = "pairs", **more: Any) -> dict[str, Any]:
     counts = {"train": 200, "val": 100, "test": 100}
     groups = [{"name": "a", "size": SIZES[0]}, {"name": "b", "size": SIZES[1]}]
     return {
-        "name": name, "space": {"kind": "draws", "groups": groups, "n_objects": 2},
-        "split": {"rule": "enumerated", "sizes": counts}, "slots": 2, "n_scenes": counts,
-        "shard_size": counts, **more,
-    }  # fmt: skip
+        "name": name,
+        "space": {"kind": "draws", "groups": groups, "n_objects": 2},
+        "split": {"rule": "enumerated", "sizes": counts},
+        "slots": 2,
+        "n_scenes": counts,
+        "shard_size": counts,
+        **more,
+    }
 
 
 def alone(name: str = "alone") -> dict[str, Any]:
@@ -40,9 +44,13 @@ def alone(name: str = "alone") -> dict[str, Any]:
     counts = {"train": 20, "val": 10, "test": 10}
     space = {"kind": "uniform", "groups": pairs()["space"]["groups"], "max_objects": 1}
     return {
-        "name": name, "space": space, "split": {"rule": "enumerated", "sizes": counts},
-        "slots": 2, "n_scenes": counts, "shard_size": counts,
-    }  # fmt: skip
+        "name": name,
+        "space": space,
+        "split": {"rule": "enumerated", "sizes": counts},
+        "slots": 2,
+        "n_scenes": counts,
+        "shard_size": counts,
+    }
 
 
 def graph_of(section: dict[str, Any], **more: Any) -> Graph:

@@ -32,9 +32,12 @@ class ReferenceEngine(VisionLanguageEngine):
     """Runs the whole model for every condition and question."""
 
     def _read(
-        self, scenes: Scenes, read: Contexts, inputs: Inputs,
+        self,
+        scenes: Scenes,
+        read: Contexts,
+        inputs: Inputs,
         text: dict[tuple[Group, int], Tensor],
-    ) -> Frozen:  # fmt: skip
+    ) -> Frozen:
         n, length = inputs.ids.shape
         residual: list[Tensor] = []
 
@@ -46,14 +49,24 @@ class ReferenceEngine(VisionLanguageEngine):
             whole_pass(self.adapter, inputs, inputs.ids[:, :0])
         everything = torch.arange(length, device=inputs.ids.device).expand(n, -1)
         return Frozen(
-            scenes, read, inputs, text, self.adapter.embed(inputs), self.options.pad,
-            self.options.border, residual, slots_of(everything, length),
-        )  # fmt: skip
+            scenes,
+            read,
+            inputs,
+            text,
+            self.adapter.embed(inputs),
+            self.options.pad,
+            self.options.border,
+            residual,
+            slots_of(everything, length),
+        )
 
     def _answer(
-        self, frozen: Sequence[bool], edits: Sequence[Edits], questions: Sequence[Tensor],
+        self,
+        frozen: Sequence[bool],
+        edits: Sequence[Edits],
+        questions: Sequence[Tensor],
         candidates: Tensor,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         states = [
             torch.stack([self._encode_question(edit, is_frozen, ids) for ids in questions], 1)
             for is_frozen, edit in zip(frozen, edits, strict=True)

@@ -42,8 +42,12 @@ def write_genome_archives(folder: Path) -> list[Path]:
 def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
     """An object as in CLEVR's scene files, keys that we do not read included."""
     values = {group: str(rng.choice(known)) for group, known in VALUES.items()}
-    return {**values, "3d_coords": [0.1, -2.0, 0.35], "rotation": 30.0,
-            "pixel_coords": [120, 80, 11.5]}  # fmt: skip
+    return {
+        **values,
+        "3d_coords": [0.1, -2.0, 0.35],
+        "rotation": 30.0,
+        "pixel_coords": [120, 80, 11.5],
+    }
 
 
 def write_clevr(
@@ -58,9 +62,15 @@ def write_clevr(
             name = f"CLEVR_{part}_{index:06d}.png"
             objects = [clevr_object(rng) for _ in range(5 if index % 3 == 2 else 6)]
             scenes.append(
-                {"image_index": index, "split": part, "image_filename": name, "objects": objects,
-                 "relationships": {"left": [[] for _ in objects]}, "directions": {}}
-            )  # fmt: skip
+                {
+                    "image_index": index,
+                    "split": part,
+                    "image_filename": name,
+                    "objects": objects,
+                    "relationships": {"left": [[] for _ in objects]},
+                    "directions": {},
+                }
+            )
             image = folder / "images" / part / name
             image.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGBA", size, (index * 20 % 256, 100, 100, 255)).save(image)

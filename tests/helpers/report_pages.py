@@ -40,5 +40,9 @@ class Outline(HTMLParser):
 def page_of(*parts, config=CONFIG):
     """Build a page."""
     return build_page(
-        "A run", parts, config=config, versions={"bindscope": "0.1", "numpy": "2.4.6"}, keys=KEYS,
-    )  # fmt: skip
+        "A run",
+        parts,
+        config=config,
+        versions={"bindscope": "0.1", "numpy": "2.4.6"},
+        keys=KEYS,
+    )

@@ -12,13 +12,24 @@ def ends(column, value, half=0.01):
 
 def row(model, layer, family, accuracy, **columns):
     base = {
-        "dataset": "d", "model": model, "layer": layer, "probe": family, "family": family,
-        "grid": "8x8", "n_layers": 4, "rank": 0, "seed": 0, "n_images": 50,
-        "n_train_images": 50, "n_val_images": 30, "flags": "",
-        "accuracy": accuracy, "val_loss_bits": 1 - accuracy,
+        "dataset": "d",
+        "model": model,
+        "layer": layer,
+        "probe": family,
+        "family": family,
+        "grid": "8x8",
+        "n_layers": 4,
+        "rank": 0,
+        "seed": 0,
+        "n_images": 50,
+        "n_train_images": 50,
+        "n_val_images": 30,
+        "flags": "",
+        "accuracy": accuracy,
+        "val_loss_bits": 1 - accuracy,
         **{name: np.nan for lead in LEADS for name in lead.interval},
         **ends("image_majority_lead", 0.2),
-    }  # fmt: skip
+    }
     return base | columns
 
 

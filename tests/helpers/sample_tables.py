@@ -40,10 +40,22 @@ FAMILIES = {
     "dnn": "dnn",
     "attention": "attention_quadratic",
 }
-NULL_GAP = {"linear": 0.3, "quadratic": 2.5, "shared": 1.4, "multilinear": 1.3, "dnn": 0.4,
-            "attention": 2.6}  # fmt: skip
-PENALTY = {"linear": 1.9, "quadratic": 0.0, "shared": 0.9, "multilinear": 1.0, "dnn": -0.3,
-           "attention": 0.0}  # fmt: skip
+NULL_GAP = {
+    "linear": 0.3,
+    "quadratic": 2.5,
+    "shared": 1.4,
+    "multilinear": 1.3,
+    "dnn": 0.4,
+    "attention": 2.6,
+}
+PENALTY = {
+    "linear": 1.9,
+    "quadratic": 0.0,
+    "shared": 0.9,
+    "multilinear": 1.0,
+    "dnn": -0.3,
+    "attention": 0.0,
+}
 
 
 def to_input(path, names=None, **files):
@@ -75,22 +87,43 @@ def make_row(
     """Return one consistent row of the table, losses in bits."""
     h_given = h[0] - h[1]
     row = {
-        "dataset": dataset, "model": model, "layer": layer, "tokens": tokens, "probe": probe,
-        "seed": seed, "status": "ok", "reason": None, "control": "none", "model_kind": kind,
-        "model_seed": 0, "n_layers": 0 if kind == "known-answer" else 4, "n_train": 12000,
-        "n_val": 2000, "n_test": 2000, "h_object_bits": h[0], "h_feature_bits": h[1],
-        "h_object_given_feature_bits": h_given, "loss_object_bits": loss_object,
-        "loss_feature_bits": loss_feature, "loss_object_given_feature_bits": loss_given,
-        "null_loss_object_bits": h[0] + NULL_GAP[probe], "null_loss_feature_bits": h[1] + 0.2,
-        "split_gap_bits": 0.0, "binding_bits": h[0] - loss_object,
+        "dataset": dataset,
+        "model": model,
+        "layer": layer,
+        "tokens": tokens,
+        "probe": probe,
+        "seed": seed,
+        "status": "ok",
+        "reason": None,
+        "control": "none",
+        "model_kind": kind,
+        "model_seed": 0,
+        "n_layers": 0 if kind == "known-answer" else 4,
+        "n_train": 12000,
+        "n_val": 2000,
+        "n_test": 2000,
+        "h_object_bits": h[0],
+        "h_feature_bits": h[1],
+        "h_object_given_feature_bits": h_given,
+        "loss_object_bits": loss_object,
+        "loss_feature_bits": loss_feature,
+        "loss_object_given_feature_bits": loss_given,
+        "null_loss_object_bits": h[0] + NULL_GAP[probe],
+        "null_loss_feature_bits": h[1] + 0.2,
+        "split_gap_bits": 0.0,
+        "binding_bits": h[0] - loss_object,
         "conditional_binding_bits": h_given - (loss_object - loss_feature),
         "conditional_binding_lower_bound_bits": h_given - loss_given,
-        "truth_bits": truth[0], "truth_conditional_bits": truth[1],
+        "truth_bits": truth[0],
+        "truth_conditional_bits": truth[1],
         **{share.value: 0.9 for share in SHARES},
         "feature_probe": "quadratic" if probe in ("shared", "multilinear") else FAMILIES[probe],
-        "protocol": "converged", "options": json.dumps({"family": FAMILIES[probe], "rank": 16}),
-        "steps": 400, "flags": "", **KEYS,
-    }  # fmt: skip
+        "protocol": "converged",
+        "options": json.dumps({"family": FAMILIES[probe], "rank": 16}),
+        "steps": 400,
+        "flags": "",
+        **KEYS,
+    }
     chained = h_given - loss_given + max(h[1] - loss_feature + 0.1, 0)
     row["binding_lower_bound_bits"] = min(max(row["binding_bits"], chained), h[0])
     for quantity in ESTIMATES:
@@ -220,9 +253,19 @@ def known_rows(dataset="known"):
             binding, conditional, bound = cell
             loss = H_OBJECT - binding
             row = make_row(
-                model, "0", "cls", probe, 0, loss, max(conditional - GIVEN + loss, 0.0),
-                GIVEN - bound, dataset, "known-answer", (truth, conditional_truth), width=0.08,
-            )  # fmt: skip
+                model,
+                "0",
+                "cls",
+                probe,
+                0,
+                loss,
+                max(conditional - GIVEN + loss, 0.0),
+                GIVEN - bound,
+                dataset,
+                "known-answer",
+                (truth, conditional_truth),
+                width=0.08,
+            )
             total = min(bound + min(truth - conditional_truth, H_FEATURE), truth)
             row |= {
                 "binding_lower_bound_bits": total,
@@ -254,17 +297,30 @@ def curve_table():
     """Make the table of learning curves of one fit at two shares of the train scenes."""
     rows = [
         {
-            "dataset": "colorshape", "model": "vit-objects", "layer": "4", "tokens": "cls",
-            "control": "none", "probe": "linear", "quantity": quantity, "seed": 0,
-            "n_train_scenes": n, "n_test_scenes": 100, "share": n / 800, "entropy_bits": 8.0,
-            "prior_loss_bits": 8.0, "lower_bound_bits": 2.0 + n / 400,
-            "lower_bound_bits_low": 1.9 + n / 400, "lower_bound_bits_high": 2.1 + n / 400,
-            "steps": 100, "flags": "",
-            "reason": "no end is in sight", **KEYS,
+            "dataset": "colorshape",
+            "model": "vit-objects",
+            "layer": "4",
+            "tokens": "cls",
+            "control": "none",
+            "probe": "linear",
+            "quantity": quantity,
+            "seed": 0,
+            "n_train_scenes": n,
+            "n_test_scenes": 100,
+            "share": n / 800,
+            "entropy_bits": 8.0,
+            "prior_loss_bits": 8.0,
+            "lower_bound_bits": 2.0 + n / 400,
+            "lower_bound_bits_low": 1.9 + n / 400,
+            "lower_bound_bits_high": 2.1 + n / 400,
+            "steps": 100,
+            "flags": "",
+            "reason": "no end is in sight",
+            **KEYS,
         }
         for quantity in ("feature", "pairing")
         for n in (400, 800)
-    ]  # fmt: skip
+    ]
     return ordered(frame_of(rows, CURVE_SCHEMA), CURVE_SCHEMA)
 
 
@@ -272,14 +328,20 @@ def priors_table(datasets=("colorshape", "known")):
     """Make the table of priors."""
     rows = [
         {
-            "dataset": name, "split": split, "h_object_bits": H_OBJECT, "h_feature_bits": H_FEATURE,
-            "h_object_given_feature_bits": H_OBJECT - H_FEATURE, "n_feature_codes": 3486,
-            "split_gap_bits": 0.0, "method": "exact", "counts_reason": "not told apart here",
+            "dataset": name,
+            "split": split,
+            "h_object_bits": H_OBJECT,
+            "h_feature_bits": H_FEATURE,
+            "h_object_given_feature_bits": H_OBJECT - H_FEATURE,
+            "n_feature_codes": 3486,
+            "split_gap_bits": 0.0,
+            "method": "exact",
+            "counts_reason": "not told apart here",
             **KEYS,
         }
         for name in datasets
         for split in ("train", "val", "test")
-    ]  # fmt: skip
+    ]
     return frame_of(rows, PRIORS.schema)
 
 
@@ -287,13 +349,19 @@ def statistics_table(datasets=(("colorshape", 0.6, 0.3), ("smaller", 3.2, 0.1)))
     """Make the table of scene statistics from (dataset, camera height, mean occlusion)."""
     rows = [
         {
-            "dataset": name, "split": split, "backend": "raycast", "camera_height": height,
-            "n_scenes": 100, "n_objects": 600, "mean_occlusion": hidden, "hidden_ratio": 0.0,
+            "dataset": name,
+            "split": split,
+            "backend": "raycast",
+            "camera_height": height,
+            "n_scenes": 100,
+            "n_objects": 600,
+            "mean_occlusion": hidden,
+            "hidden_ratio": 0.0,
             **KEYS,
         }
         for name, height, hidden in datasets
         for split in ("train", "val", "test")
-    ]  # fmt: skip
+    ]
     return frame_of(rows, SCENE_STATISTICS.schema)
 
 
@@ -308,30 +376,58 @@ def _paper_table():
     h = (39.94129173, 7.03342290)
     rows = [
         make_row(
-            "dinov2-large", "24", "cls", probe, seed, loss + 0.1 * seed, feature, 20.0 - seed * 0.1,
-            dataset="balanced-colorshape", kind="hf", h=h, n_layers=24, model_seed=None,
+            "dinov2-large",
+            "24",
+            "cls",
+            probe,
+            seed,
+            loss + 0.1 * seed,
+            feature,
+            20.0 - seed * 0.1,
+            dataset="balanced-colorshape",
+            kind="hf",
+            h=h,
+            n_layers=24,
+            model_seed=None,
             null_loss_object_bits=h[0] + {"linear": 15.4, "quadratic": 12.0, "dnn": 8.1}[probe],
         )
         for probe, (loss, feature) in published.items()
         for seed in (0, 1, 2)
-    ]  # fmt: skip
+    ]
     attention = make_row(
-        "dinov2-large", "24", "patches", "attention", 0, 3.3, 0.4, 2.9,
-        dataset="balanced-colorshape", kind="hf", h=h, n_layers=24, model_seed=None,
+        "dinov2-large",
+        "24",
+        "patches",
+        "attention",
+        0,
+        3.3,
+        0.4,
+        2.9,
+        dataset="balanced-colorshape",
+        kind="hf",
+        h=h,
+        n_layers=24,
+        model_seed=None,
         null_loss_object_bits=h[0] + 11.0,
-    )  # fmt: skip
+    )
     return make_table([*rows, attention])
 
 
 def pairing_row(value, width, entropy, **names):
     """Return a row of bits about what goes with what, for the joins of `together`."""
     return {
-        "probe": "best", "control": "none", "seed": 0, "flags": "",
-        "h_object_given_counts_bits": entropy, "pairing_lower_bound_bits": value,
+        "probe": "best",
+        "control": "none",
+        "seed": 0,
+        "flags": "",
+        "h_object_given_counts_bits": entropy,
+        "pairing_lower_bound_bits": value,
         "pairing_lower_bound_bits_low": value - width,
-        "pairing_lower_bound_bits_high": value + width, "pairing_ratio": value / entropy, **KEYS,
+        "pairing_lower_bound_bits_high": value + width,
+        "pairing_ratio": value / entropy,
+        **KEYS,
         **names,
-    }  # fmt: skip
+    }
 
 
 def write_rows(folder, schema, rows):

@@ -15,21 +15,32 @@ from PIL import Image
 
 # Class codes of the masks, from 1 on in the index; those from 256 on need the red channel.
 NAMES = {
-    1: "-", 2: "wall", 312: "building, edifice", 401: "car, auto, automobile, machine, motorcar",
-    774: "door", 783: "double door", 900: "zither", 1023: "screen, CRT screen",
+    1: "-",
+    2: "wall",
+    312: "building, edifice",
+    401: "car, auto, automobile, machine, motorcar",
+    774: "door",
+    783: "double door",
+    900: "zither",
+    1023: "screen, CRT screen",
     1024: "television receiver, television, television set, tv, tv set, idiot box, boob tube, "
-          "telly, goggle box",
-}  # fmt: skip
+    "telly, goggle box",
+}
 N_NAMES = 1100
 CAR, BUILDING, WALL, ZITHER = 401, 312, 2, 900
 # Rows of the benchmark's table: number, whether stuff, name; the others are made up.
 BENCHMARK = {
-    1: (1, "wall"), 2: (1, "building;edifice"), 15: (0, "door;double;door"),
+    1: (1, "wall"),
+    2: (1, "building;edifice"),
+    15: (0, "door;double;door"),
     21: (0, "car;auto;automobile;machine;motorcar"),
-    90: (0, "television;television;receiver;television;set;tv;tv;set;idiot;box;boob;tube;telly;"
-            "goggle;box"),
+    90: (
+        0,
+        "television;television;receiver;television;set;tv;tv;set;idiot;box;boob;tube;telly;"
+        "goggle;box",
+    ),
     142: (0, "crt;screen"),
-}  # fmt: skip
+}
 COCO_CATEGORIES = (
     {"supercategory": "person", "isthing": 1, "id": 1, "name": "person"},
     {"supercategory": "vehicle", "isthing": 1, "id": 3, "name": "car"},
@@ -71,9 +82,14 @@ class Photo:
 
 
 def draw(
-    name: str, size: tuple[int, int], classes: Sequence[int], part: str, *,
-    grey: bool = False, crowds: tuple[int, ...] = (),
-) -> Photo:  # fmt: skip
+    name: str,
+    size: tuple[int, int],
+    classes: Sequence[int],
+    part: str,
+    *,
+    grey: bool = False,
+    crowds: tuple[int, ...] = (),
+) -> Photo:
     """Draw rectangles, one per class, later ones on top, on an unlabelled ground.
 
     `size` is (width, height); every object keeps a row of pixels that no other one covers.
@@ -157,18 +173,33 @@ def write_coco(folder: Path, photos: Sequence[Photo]) -> Path:
         images, annotations = [], []
         for number, photo in enumerate(mine, start=139):
             height, width = photo.instances.shape
-            images.append({"license": 2, "file_name": f"{photo.name}.jpg", "height": height,
-                           "width": width, "id": number})  # fmt: skip
+            images.append(
+                {
+                    "license": 2,
+                    "file_name": f"{photo.name}.jpg",
+                    "height": height,
+                    "width": width,
+                    "id": number,
+                }
+            )
             annotations.append(
-                {"segments_info": coco_segments(photo), "file_name": f"{photo.name}.png",
-                 "image_id": number}
-            )  # fmt: skip
+                {
+                    "segments_info": coco_segments(photo),
+                    "file_name": f"{photo.name}.png",
+                    "image_id": number,
+                }
+            )
             photo.save(Image.fromarray(photo.image), folder / part / f"{photo.name}.jpg")
             ids = np.array([0, *coco_ids(photo)])[photo.instances]
             mask = np.stack([ids % 256, ids // 256 % 256, ids // 65536], axis=-1)
             Image.fromarray(mask.astype(np.uint8)).save(masks / f"{photo.name}.png")
-        content = {"info": {"year": 2018}, "licenses": [], "images": images,
-                   "annotations": annotations, "categories": list(COCO_CATEGORIES)}  # fmt: skip
+        content = {
+            "info": {"year": 2018},
+            "licenses": [],
+            "images": images,
+            "annotations": annotations,
+            "categories": list(COCO_CATEGORIES),
+        }
         (folder / "annotations" / f"panoptic_{part}.json").write_text(json.dumps(content))
     return folder
 
@@ -176,9 +207,14 @@ def write_coco(folder: Path, photos: Sequence[Photo]) -> Path:
 def coco_segments(photo: Photo) -> list[dict[str, Any]]:
     """Return `segments_info` of a photo."""
     return [
-        {"area": int((photo.instances == j).sum()), "category_id": category,
-         "iscrowd": int(j in photo.crowds), "id": int(number), "bbox": [0, 0, 1, 1]}
+        {
+            "area": int((photo.instances == j).sum()),
+            "category_id": category,
+            "iscrowd": int(j in photo.crowds),
+            "id": int(number),
+            "bbox": [0, 0, 1, 1],
+        }
         for j, (category, number) in enumerate(
             zip(photo.classes, coco_ids(photo), strict=True), start=1
         )
-    ]  # fmt: skip
+    ]

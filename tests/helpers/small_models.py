@@ -23,11 +23,15 @@ EASY = SceneDistribution.model_validate(
         },
         "split": {"rule": "random"},
         "render": {
-            "kind": "shapes", "size_px": 32, "object_px": 13, "margin_px": 1, "placement": "grid",
+            "kind": "shapes",
+            "size_px": 32,
+            "object_px": 13,
+            "margin_px": 1,
+            "placement": "grid",
             "area": "released",
         },
     }
-)  # fmt: skip
+)
 
 
 def configured(objective: str = "objects", seed: int = 0, **training: Any) -> Controlled:
@@ -55,9 +59,11 @@ def write(trained: Trained, folder: Path, config: Controlled | None = None) -> P
         mode="json", exclude={"name", "extraction", "input_px"}
     )
     spec = {
-        "model": recipe, "dataset": EASY.model_dump(mode="json", exclude={"name"}), "threads": 1,
+        "model": recipe,
+        "dataset": EASY.model_dump(mode="json", exclude={"name"}),
+        "threads": 1,
         "device": "cpu",
-    }  # fmt: skip
+    }
     folder.mkdir(exist_ok=True)
     paths = [folder / f"vit{end}" for end in (".safetensors", ".history.json", ".json")]
     write_training(trained, *paths, spec=canonical_json(spec), code="own:chained")

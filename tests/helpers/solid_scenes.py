@@ -21,11 +21,13 @@ OCCLUSION = {
 NATURAL = {
     "kind": "draws",
     "groups": [
-        {"name": "color", "size": 8}, {"name": "shape", "size": 3},
-        {"name": "material", "size": 2}, {"name": "size", "size": 2},
+        {"name": "color", "size": 8},
+        {"name": "shape", "size": 3},
+        {"name": "material", "size": 2},
+        {"name": "size", "size": 2},
     ],
     "n_objects": 6,
-}  # fmt: skip
+}
 
 
 def dataset(space: dict[str, object] = OCCLUSION, seed: int = 0, **render: object) -> Dataset:

@@ -23,9 +23,15 @@ PIXELS = torch.randn(2, 3, 32, 32, generator=RNG)
 SMALL = Architecture(n_layers=3, width=32, n_heads=2, patch_px=8)
 TIMM = {"depth": 3, "embed_dim": 32, "num_heads": 2, "img_size": 32, "reg_tokens": 2}
 HF = {
-    "model_type": "dinov2", "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2,
-    "image_size": 32, "patch_size": 8, "initializer_range": 0.3, "mlp_ratio": 2,
-}  # fmt: skip
+    "model_type": "dinov2",
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+    "initializer_range": 0.3,
+    "mlp_ratio": 2,
+}
 
 
 class Stack(nn.Module):
@@ -50,19 +56,32 @@ def make_vit(precision: str = "float32") -> FrozenViT:
     """Return our own transformer with random weights."""
     state = build(SMALL, 32, torch.Generator().manual_seed(0)).state_dict()
     return frozen(
-        "ours", SMALL, state, 32, CPU,
-        remedy="none", precision=precision, revision="r", digest="d",
-    )  # fmt: skip
+        "ours",
+        SMALL,
+        state,
+        32,
+        CPU,
+        remedy="none",
+        precision=precision,
+        revision="r",
+        digest="d",
+    )
 
 
 def pretrained(source: str, overrides: dict[str, Any], **extraction: Any) -> Any:
     return load_model(
         Pretrained(
-            name="tiny", source=source, n_layers=3, pretrained=False, seed=7,
-            overrides=overrides, extraction=extraction,
+            name="tiny",
+            source=source,
+            n_layers=3,
+            pretrained=False,
+            seed=7,
+            overrides=overrides,
+            extraction=extraction,
         ),
-        None, "cpu",
-    )  # fmt: skip
+        None,
+        "cpu",
+    )
 
 
 def of_library(library: str, **extraction: Any) -> Any:
@@ -73,9 +92,12 @@ def of_library(library: str, **extraction: Any) -> Any:
 
 def hooked(module: nn.Module, *modules: str, **fields: Any) -> HookedModule:
     config = PythonModel(
-        name="mine", source="python:some:thing", modules=modules,
-        transform={"input_px": 32}, **fields,
-    )  # fmt: skip
+        name="mine",
+        source="python:some:thing",
+        modules=modules,
+        transform={"input_px": 32},
+        **fields,
+    )
     return HookedModule("mine", module, config, CPU, 32)
 
 

@@ -32,11 +32,35 @@ torch.set_num_threads(1)
 COLORS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")
 ITEMS = ("J", "Q", "X", "Z")
 WORDS = (
-    "<pad>", "<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>",
-    "<eos>", "<video>", "[UNK]",
-    *COLORS, *SHAPES, *ITEMS, "The", "object", "contains", "item", ".", "Which", "is", "in",
-    "the", "?", "Answer", ":", "one", "left", "right", "has",
-)  # fmt: skip
+    "<pad>",
+    "<image>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<eos>",
+    "<video>",
+    "[UNK]",
+    *COLORS,
+    *SHAPES,
+    *ITEMS,
+    "The",
+    "object",
+    "contains",
+    "item",
+    ".",
+    "Which",
+    "is",
+    "in",
+    "the",
+    "?",
+    "Answer",
+    ":",
+    "one",
+    "left",
+    "right",
+    "has",
+)
 NUMBER = {word: number for number, word in enumerate(WORDS)}
 SPECIAL = WORDS[:9]
 
@@ -46,16 +70,23 @@ def tokenizer() -> Any:
     raw = Tokenizer(models.WordLevel(NUMBER, unk_token="[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token="<pad>", unk_token="[UNK]", eos_token="<eos>",
+        tokenizer_object=raw,
+        pad_token="<pad>",
+        unk_token="[UNK]",
+        eos_token="<eos>",
         additional_special_tokens=[w for w in SPECIAL if w not in ("<pad>", "[UNK]", "<eos>")],
-    )  # fmt: skip
+    )
 
 
 TEXT = {
-    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": len(WORDS),
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "vocab_size": len(WORDS),
     "max_position_embeddings": 512,
-}  # fmt: skip
+}
 
 
 def widened(model: Any, seed: int) -> Any:
@@ -83,22 +114,32 @@ def llava(
     config = LlavaOnevisionConfig(
         text_config={"model_type": "qwen2", **TEXT, **text},
         vision_config={
-            "model_type": "siglip_vision_model", "image_size": side, "patch_size": patch,
-            "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-            "intermediate_size": 48, "vision_use_head": False, **(vision or {}),
+            "model_type": "siglip_vision_model",
+            "image_size": side,
+            "patch_size": patch,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "vision_use_head": False,
+            **(vision or {}),
         },
-        image_grid_pinpoints=places, image_token_id=NUMBER["<image>"],
-        video_token_id=NUMBER["<video>"], tie_word_embeddings=False,
-    )  # fmt: skip
+        image_grid_pinpoints=places,
+        image_token_id=NUMBER["<image>"],
+        video_token_id=NUMBER["<video>"],
+        tie_word_embeddings=False,
+    )
     with torch.random.fork_rng(devices=[]):
         model = widened(LlavaOnevisionForConditionalGeneration(config), 1)
     processor = LlavaOnevisionProcessor(
         image_processor=LlavaOnevisionImageProcessor(
             size={"height": side, "width": side}, image_grid_pinpoints=places
         ),
-        tokenizer=tokenizer(), video_processor=LlavaOnevisionVideoProcessor(),
-        num_image_tokens=(side // patch) ** 2, vision_feature_select_strategy="full",
-    )  # fmt: skip
+        tokenizer=tokenizer(),
+        video_processor=LlavaOnevisionVideoProcessor(),
+        num_image_tokens=(side // patch) ** 2,
+        vision_feature_select_strategy="full",
+    )
     return model, processor
 
 
@@ -106,26 +147,39 @@ def qwen(**text: Any) -> tuple[Any, Any]:
     """Return a Qwen2-VL and its processor."""
     config = Qwen2VLConfig(
         text_config={
-            **TEXT, "rope_parameters": {
-                "rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]
-            }, **text,
+            **TEXT,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "mrope_section": [1, 1, 2],
+            },
+            **text,
         },
         vision_config={
-            "depth": 2, "embed_dim": 32, "hidden_size": 32, "num_heads": 4, "mlp_ratio": 2,
-            "patch_size": 8, "spatial_merge_size": 2, "temporal_patch_size": 2,
+            "depth": 2,
+            "embed_dim": 32,
+            "hidden_size": 32,
+            "num_heads": 4,
+            "mlp_ratio": 2,
+            "patch_size": 8,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
         },
-        image_token_id=NUMBER["<|image_pad|>"], video_token_id=NUMBER["<|video_pad|>"],
+        image_token_id=NUMBER["<|image_pad|>"],
+        video_token_id=NUMBER["<|video_pad|>"],
         vision_start_token_id=NUMBER["<|vision_start|>"],
-        vision_end_token_id=NUMBER["<|vision_end|>"], tie_word_embeddings=False,
-    )  # fmt: skip
+        vision_end_token_id=NUMBER["<|vision_end|>"],
+        tie_word_embeddings=False,
+    )
     with torch.random.fork_rng(devices=[]):
         model = widened(Qwen2VLForConditionalGeneration(config), 2)
     processor = Qwen2VLProcessor(
         image_processor=Qwen2VLImageProcessor(
             patch_size=8, merge_size=2, min_pixels=256, max_pixels=1 << 16
         ),
-        tokenizer=tokenizer(), video_processor=Qwen2VLVideoProcessor(),
-    )  # fmt: skip
+        tokenizer=tokenizer(),
+        video_processor=Qwen2VLVideoProcessor(),
+    )
     return model, processor
 
 
@@ -164,11 +218,15 @@ def scenes(n: int, seed: int, side: int, things: int = 2) -> tuple[Scenes, NDArr
     left, top = slot % 2 * half, slot // 2 * half
     return (
         Scenes(
-            Words(SHAPES, COLORS, ITEMS), draw(4), draw(4), draw(4), slot,
+            Words(SHAPES, COLORS, ITEMS),
+            draw(4),
+            draw(4),
+            draw(4),
+            slot,
             boxes=np.stack([left, top, left + half, top + half], -1),
         ),
         rng.integers(0, 256, (n, side, side, 3)).astype(np.uint8),
-    )  # fmt: skip
+    )
 
 
 def engines(

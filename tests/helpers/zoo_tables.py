@@ -14,8 +14,14 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.tables.schema import validate
 
 OBJECTIVES = (
-    "objects", "features", "captions", "captions-unpaired", "masked", "self-distillation", "none",
-)  # fmt: skip
+    "objects",
+    "features",
+    "captions",
+    "captions-unpaired",
+    "masked",
+    "self-distillation",
+    "none",
+)
 GROUPS = [{"name": name, "models": [f"{name}-{seed}" for seed in range(3)]} for name in OBJECTIVES]
 MODELS = [model for group in GROUPS for model in group["models"]]
 CONFIG = {
@@ -41,8 +47,19 @@ SHARES = {
 ENDS = ("", "_low", "_high")
 
 
-def parts_row(dataset, model, layer="4", tokens="cls", probe="best", decoded=(5.0, 0.0, 3.0),
-              h=None, truth=(None, None, None), counted=True, width=0.1, **changes):  # fmt: skip
+def parts_row(
+    dataset,
+    model,
+    layer="4",
+    tokens="cls",
+    probe="best",
+    decoded=(5.0, 0.0, 3.0),
+    h=None,
+    truth=(None, None, None),
+    counted=True,
+    width=0.1,
+    **changes,
+):
     """Return a row with the three parts: bounds `decoded`, entropies `h`, in bits."""
     h = h or ENTROPIES[dataset]
     what, how_many, pairing = decoded
@@ -50,20 +67,32 @@ def parts_row(dataset, model, layer="4", tokens="cls", probe="best", decoded=(5.
     remainder = h[1] + h[2] - how_many - pairing
     family = FAMILIES.get(probe, "linear" if tokens == "cls" else "set")
     row = make_row(
-        model, layer, tokens, "linear", loss_object=whole - total + 1.5,
-        loss_feature=h[0] - what + 0.2, loss_given=remainder, dataset=dataset, h=(whole, h[0]),
+        model,
+        layer,
+        tokens,
+        "linear",
+        loss_object=whole - total + 1.5,
+        loss_feature=h[0] - what + 0.2,
+        loss_given=remainder,
+        dataset=dataset,
+        h=(whole, h[0]),
         width=width,
-    )  # fmt: skip
+    )
     row |= {
         "probe": probe,
         "options": json.dumps({"family": family}),
         "h_counts_given_feature_bits": h[1] if counted else None,
         "h_object_given_counts_bits": h[2] if counted else None,
-        "truth_feature_bits": truth[0], "truth_count_bits": truth[1],
+        "truth_feature_bits": truth[0],
+        "truth_count_bits": truth[1],
         "truth_pairing_bits": truth[2],
-    }  # fmt: skip
-    bounds = {"feature": what, "count": how_many if counted else None,
-              "pairing": pairing if counted else None, "binding": total}  # fmt: skip
+    }
+    bounds = {
+        "feature": what,
+        "count": how_many if counted else None,
+        "pairing": pairing if counted else None,
+        "binding": total,
+    }
     for name, value in bounds.items():
         for end, shift in zip(ENDS, (0, -width, width), strict=True):
             row[f"{name}_lower_bound_bits{end}"] = None if value is None else value + shift
@@ -92,11 +121,17 @@ def zoo_rows(families=("linear",), seed=0):
                         probes = families if tokens == "cls" else ("set",)
                         for probe in ("best", *probes):
                             less = 0.0 if probe == "best" else 0.01
-                            rows.append(parts_row(
-                                dataset, f"{objective}-{model_seed}", str(layer), tokens, probe,
-                                [value - less * (value > 0) for value in bounds],
-                                model_seed=model_seed,
-                            ))  # fmt: skip
+                            rows.append(
+                                parts_row(
+                                    dataset,
+                                    f"{objective}-{model_seed}",
+                                    str(layer),
+                                    tokens,
+                                    probe,
+                                    [value - less * (value > 0) for value in bounds],
+                                    model_seed=model_seed,
+                                )
+                            )
     return rows
 
 

@@ -19,9 +19,13 @@ from bindscope.testing import check_model
 
 PIN = "@" + "0" * 40
 _TINY = {
-    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 32,
-    "patch_size": 8, "initializer_range": 0.3,
-}  # fmt: skip
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+    "initializer_range": 0.3,
+}
 _MLP = {"intermediate_size": 48}
 OVERRIDES: dict[str, dict[str, Any]] = {
     "vit": {**_TINY, **_MLP},
@@ -49,9 +53,13 @@ WITHOUT_CLS = ("siglip_vision_model", "siglip2_vision_model", "ijepa", "aimv2_vi
 
 def configuration(kind: str, **changes: Any) -> Pretrained:
     fields: dict[str, Any] = {
-        "name": "tiny", "source": "hf:some/model" + PIN, "n_layers": 3, "pretrained": False,
-        "seed": 7, "overrides": {"model_type": kind, **OVERRIDES[kind]},
-    }  # fmt: skip
+        "name": "tiny",
+        "source": "hf:some/model" + PIN,
+        "n_layers": 3,
+        "pretrained": False,
+        "seed": 7,
+        "overrides": {"model_type": kind, **OVERRIDES[kind]},
+    }
     return Pretrained(**{**fields, **changes})
 
 
@@ -165,8 +173,11 @@ def test_every_layer_equals_what_hooks_capture(kind: str, px: int) -> None:
 
 def test_a_siglip_whose_input_is_no_whole_number_of_patches() -> None:
     """As so400m at 384 px: the library drops the last pixels, and labels would not."""
-    larger = {"model_type": "siglip_vision_model", **OVERRIDES["siglip_vision_model"],
-              "image_size": 36}  # fmt: skip
+    larger = {
+        "model_type": "siglip_vision_model",
+        **OVERRIDES["siglip_vision_model"],
+        "image_size": 36,
+    }
     with pytest.raises(ModelError, match=r"36 px is not a whole(.|\n)*`input_px: 32`"):
         load_model(configuration("siglip_vision_model", overrides=larger), None, "cpu")
     config = configuration("siglip_vision_model", overrides=larger, input_px=32)
@@ -182,8 +193,14 @@ def test_the_tower_inside_of_a_vision_language_model(tmp_path: Path) -> None:
     import transformers
 
     tower = {**OVERRIDES["clip_vision_model"], "model_type": "clip_vision_model"}
-    small = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": 64,
-             "num_attention_heads": 2, "intermediate_size": 16}  # fmt: skip
+    small = {
+        "model_type": "llama",
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "vocab_size": 64,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     config = transformers.LlavaConfig(vision_config=tower, text_config=small)
     whole = transformers.LlavaForConditionalGeneration(config)
     whole.save_pretrained(tmp_path / "whole")
@@ -355,20 +372,31 @@ def test_errors_name_the_remedy(changes: dict[str, Any], message: str) -> None:
 
 PROCESSORS: list[tuple[str, str, dict[str, Any]]] = [
     ("vit", "ViTImageProcessor", {"size": {"height": 32, "width": 32}}),
-    ("clip_vision_model", "CLIPImageProcessor",
-     {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}),
+    (
+        "clip_vision_model",
+        "CLIPImageProcessor",
+        {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}},
+    ),
     ("siglip_vision_model", "SiglipImageProcessor", {"size": {"height": 32, "width": 32}}),
-    ("dinov2", "BitImageProcessor",
-     {"size": {"height": 32, "width": 32}, "do_center_crop": False,
-      "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}),
-    ("deit", "DeiTImageProcessor",
-     {"size": {"height": 32, "width": 32}, "do_center_crop": False}),
-    ("beit", "BeitImageProcessor",
-     {"size": {"height": 32, "width": 32}, "do_center_crop": False}),
+    (
+        "dinov2",
+        "BitImageProcessor",
+        {
+            "size": {"height": 32, "width": 32},
+            "do_center_crop": False,
+            "image_mean": [0.485, 0.456, 0.406],
+            "image_std": [0.229, 0.224, 0.225],
+        },
+    ),
+    ("deit", "DeiTImageProcessor", {"size": {"height": 32, "width": 32}, "do_center_crop": False}),
+    ("beit", "BeitImageProcessor", {"size": {"height": 32, "width": 32}, "do_center_crop": False}),
     ("dinov3_vit", "DINOv3ViTImageProcessor", {"size": {"height": 32, "width": 32}}),
-    ("vit_mae", "ViTImageProcessor",
-     {"size": {"height": 32, "width": 32}, "resample": 3, "do_normalize": False}),
-]  # fmt: skip
+    (
+        "vit_mae",
+        "ViTImageProcessor",
+        {"size": {"height": 32, "width": 32}, "resample": 3, "do_normalize": False},
+    ),
+]
 
 
 @pytest.mark.parametrize("side", [32, 47])
@@ -448,9 +476,12 @@ def test_own_size_is_the_preprocessors_not_the_position_embeddings(tmp_path: Pat
     """DINOv2: position embeddings for 518 px, preprocessor 256 px cropped to 224 px."""
     library_model("dinov2").save_pretrained(tmp_path)
     settings = {
-        "do_center_crop": True, "crop_size": {"height": 24, "width": 24}, "resample": 3,
-        "size": {"shortest_edge": 28}, "image_mean": [0.5, 0.5, 0.5],
-    }  # fmt: skip
+        "do_center_crop": True,
+        "crop_size": {"height": 24, "width": 24},
+        "resample": 3,
+        "size": {"shortest_edge": 28},
+        "image_mean": [0.5, 0.5, 0.5],
+    }
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     model = load_model(local(tmp_path), None, "cpu")
     assert model.token_map.grid == (3, 3)

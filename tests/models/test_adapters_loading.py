@@ -43,9 +43,13 @@ SHA = "47b73eefe95e8d44ec3623f8890bd894b6ea2d6c"
 
 
 @given(
-    registers=st.integers(0, 8), others=st.integers(0, 3), has_cls=st.booleans(),
-    rows=st.integers(1, 40), columns=st.integers(1, 40), patch_px=st.integers(1, 32),
-)  # fmt: skip
+    registers=st.integers(0, 8),
+    others=st.integers(0, 3),
+    has_cls=st.booleans(),
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 40),
+    patch_px=st.integers(1, 32),
+)
 def test_token_map_covers_every_token_once(
     registers: int, others: int, has_cls: bool, rows: int, columns: int, patch_px: int
 ) -> None:
@@ -67,9 +71,11 @@ def test_token_map_covers_every_token_once(
 @pytest.mark.parametrize(
     "fields",
     [
-        (4, 4, (2, 2), 8, True), (1, -1, (2, 2), 8, True), (1, 0, (0, 2), 8, True),
+        (4, 4, (2, 2), 8, True),
+        (1, -1, (2, 2), 8, True),
+        (1, 0, (0, 2), 8, True),
     ],
-)  # fmt: skip
+)
 def test_impossible_token_maps(fields: tuple[Any, ...]) -> None:
     with pytest.raises(ModelError, match="token map"):
         TokenMap(*fields)
@@ -97,7 +103,7 @@ def pretrained(source: str, **changes: Any) -> Pretrained:
         ("timm:vit_tiny.augreg", ("timm", "vit_tiny.augreg", None, None)),
         ("timm:vit:path:/a@b/c.safetensors", ("timm", "vit", None, Path("/a@b/c.safetensors"))),
     ],
-)  # fmt: skip
+)
 def test_sources(source: str, parts: tuple[Any, ...]) -> None:
     assert weights.parse_source(source) == weights.Source(*parts)
 
@@ -138,9 +144,12 @@ class Hub:
         return SimpleNamespace(sha=SHA, siblings=[SimpleNamespace(rfilename=n) for n in self.names])
 
     def snapshot_download(
-        self, repo: str, revision: str | None, local_files_only: bool = False,
+        self,
+        repo: str,
+        revision: str | None,
+        local_files_only: bool = False,
         allow_patterns: list[str] | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Stand in for `huggingface_hub.snapshot_download`."""
         if local_files_only:
             if not self.cache.is_dir():
@@ -158,9 +167,16 @@ class Hub:
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     pretend = Hub(
         tmp_path,
-        ["README.md", "config.json", "preprocessor_config.json", "model.safetensors",
-         "pytorch_model.bin", "tf_model.h5", "onnx/model.safetensors"],
-    )  # fmt: skip
+        [
+            "README.md",
+            "config.json",
+            "preprocessor_config.json",
+            "model.safetensors",
+            "pytorch_model.bin",
+            "tf_model.h5",
+            "onnx/model.safetensors",
+        ],
+    )
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: pretend)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", pretend.snapshot_download)
     return pretend
@@ -234,8 +250,12 @@ def test_fetch_without_network_takes_what_the_cache_has(hub: Hub) -> None:
     hub.online = False
     assert weights.fetch(CONFIG.source) == online
     (hub.cache / "model.safetensors").unlink()
-    index = {"weight_map": {"a": "model-00001-of-00002.safetensors",
-                            "b": "model-00002-of-00002.safetensors"}}  # fmt: skip
+    index = {
+        "weight_map": {
+            "a": "model-00001-of-00002.safetensors",
+            "b": "model-00002-of-00002.safetensors",
+        }
+    }
     (hub.cache / "model.safetensors.index.json").write_text(json.dumps(index))
     (hub.cache / "model-00001-of-00002.safetensors").write_text("the first half")
     with pytest.raises(ModelError, match="the download failed"):
@@ -337,9 +357,11 @@ with hold_device("cuda", devices=["GPU-a"], folder=Path(sys.argv[1])) as device:
 
 def test_the_lock_of_a_killed_job_is_gone(tmp_path: Path) -> None:
     job = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", _HOLDER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
         env={"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
-    )  # fmt: skip
+    )
     pretend = {"devices": ["GPU-a"], "folder": tmp_path, "poll_s": 0.01}
     with job:
         assert job.stdout is not None
@@ -402,13 +424,16 @@ def test_own_model() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (ours("make_broken"), r"`n_layers` is str, not int; `dim` \(int\) is missing; `token_map` "
-         r"is dict, not TokenMap; (.|\n)*method `residual_stream` is missing(.|\n)*add_model.md"),
+        (
+            ours("make_broken"),
+            r"`n_layers` is str, not int; `dim` \(int\) is missing; `token_map` "
+            r"is dict, not TokenMap; (.|\n)*method `residual_stream` is missing(.|\n)*add_model.md",
+        ),
         (ours("make_absent"), "has no function 'make_absent'"),
         (ours("make"), "missing a required argument: 'scale'"),
         (ours("make_plain", n_layers=2), "it has 1 blocks, the configuration says 2"),
     ],
-)  # fmt: skip
+)
 def test_own_model_errors(config: PythonModel, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load_model(config, None, "cpu", 4)

@@ -44,9 +44,13 @@ OWN_ATTENTION = [
 
 def configuration(name: str, overrides: dict[str, Any], **changes: Any) -> Pretrained:
     fields: dict[str, Any] = {
-        "name": "tiny", "source": f"timm:{name}", "n_layers": 3, "pretrained": False, "seed": 7,
+        "name": "tiny",
+        "source": f"timm:{name}",
+        "n_layers": 3,
+        "pretrained": False,
+        "seed": 7,
         "overrides": overrides,
-    }  # fmt: skip
+    }
     return Pretrained(**{**fields, **changes})
 
 
@@ -97,9 +101,12 @@ def test_every_layer_equals_timms_bit_for_bit(model: tuple[Any, ...], factor: in
     assert list(layers_read) == [0, 1, 2, 3, "final"]
     assert torch.equal(layers_read["final"], library.forward_features(pixels))
     after_blocks = library.forward_intermediates(
-        pixels, indices=3, output_fmt="NLC", intermediates_only=True,
+        pixels,
+        indices=3,
+        output_fmt="NLC",
+        intermediates_only=True,
         return_prefix_tokens=prefix > 0,
-    )  # fmt: skip
+    )
     for layer, tokens in enumerate(after_blocks, start=1):
         patches, others = tokens if isinstance(tokens, tuple) else (tokens, None)
         assert torch.equal(layers_read[layer][:, prefix:], patches), layer
@@ -161,8 +168,9 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
     assert torch.equal(tokens, library.forward_features(pixels))
     assert model.revision.startswith("local files, content ")
 
-    wider = configuration("test_vit", {}, **fields, input_px=176,
-                          source=f"timm:test_vit:path:{file}")  # fmt: skip
+    wider = configuration(
+        "test_vit", {}, **fields, input_px=176, source=f"timm:test_vit:path:{file}"
+    )
     assert load_model(wider, None, "cpu").token_map.grid == (11, 11)
 
     mismatched = configuration("test_vit2", {}, **fields, source=f"timm:test_vit2:path:{file}")

@@ -98,8 +98,12 @@ def test_frozen_model_keeps_the_protocol(frozen: FrozenViT, images: Images) -> N
     assert (frozen.n_layers, frozen.dim) == (2, 32)
     tokens = frozen.token_map
     assert (tokens.prefix, tokens.registers, tokens.grid, tokens.patch_px, tokens.has_cls) == (
-        1, 0, (4, 4), 8, True,
-    )  # fmt: skip
+        1,
+        0,
+        (4, 4),
+        8,
+        True,
+    )
     pixels = frozen.preprocess(images[:5])
     expected = torch.from_numpy(images[:5]).permute(0, 3, 1, 2) / 127.5 - 1
     torch.testing.assert_close(pixels, expected, rtol=0, atol=1e-6)

@@ -193,9 +193,13 @@ def test_the_input_is_resized_and_normalised() -> None:
 @torch.inference_mode()
 def test_a_residual_network_of_torchvision() -> None:
     model = load(
-        "python:torchvision.models:resnet18", "layer1.0.bn1", "layer2", "layer3.1", "layer4",
+        "python:torchvision.models:resnet18",
+        "layer1.0.bn1",
+        "layer2",
+        "layer3.1",
+        "layer4",
         transform={"input_px": 64},
-    )  # fmt: skip
+    )
     grids = [(shape.dim, shape.token_map.grid) for shape in model.shapes.values()]
     assert grids == [(64, (16, 16)), (128, (8, 8)), (256, (4, 4)), (512, (2, 2))]
     layers_read = tokens(model, [1, 2, 3, 4])
@@ -240,9 +244,15 @@ def make_sam() -> nn.Module:
     import transformers
 
     settings = transformers.SamVisionConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=112, mlp_dim=32,
-        global_attn_indexes=[1], window_size=7, output_channels=16,
-    )  # fmt: skip
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=112,
+        mlp_dim=32,
+        global_attn_indexes=[1],
+        window_size=7,
+        output_channels=16,
+    )
     return transformers.SamVisionModel(settings)
 
 
@@ -267,9 +277,14 @@ def make_vjepa() -> nn.Module:
     import transformers
 
     settings = transformers.VJEPA2Config(
-        hidden_size=48, num_hidden_layers=2, num_attention_heads=2, crop_size=64,
-        frames_per_clip=8, patch_size=16, mlp_ratio=1.0,
-    )  # fmt: skip
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        crop_size=64,
+        frames_per_clip=8,
+        patch_size=16,
+        mlp_ratio=1.0,
+    )
 
     def run(network: Any, images: Tensor) -> Tensor:
         frames = images[:, None].expand(-1, 8, -1, -1, -1)
@@ -414,10 +429,12 @@ def test_layers_of_different_widths_are_stored_and_read(
         (hooked("make_cnn", "wide", has_cls=True), r"a map \(2, 6, 4, 8\), which has no \[CLS\]"),
         (hooked("make_vit", "blocks.0", has_cls=True), "2 would leave a square"),
         (hooked("make_blind", "0"), r"does not run on images \(B, 3, 16, 16\)"),
-        (PythonModel(name="m", source=f"python:{__name__}:make_cnn", n_layers=1),
-         r"a plain `nn.Module`(.|\n)*`modules: \[unused, dropout\]`"),
+        (
+            PythonModel(name="m", source=f"python:{__name__}:make_cnn", n_layers=1),
+            r"a plain `nn.Module`(.|\n)*`modules: \[unused, dropout\]`",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_hooks_cannot_read(config: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load_model(config, None, "cpu", SIDE)
@@ -466,15 +483,29 @@ def test_a_librarys_version_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None
 def test_from_scenes_to_rows(tmp_path: Path) -> None:
     """Five lines of configuration: a residual network of torchvision through every job."""
     resnet = {
-        "name": "resnet18", "source": "python:torchvision.models:resnet18",
-        "modules": ["layer1", "layer3.1"], "extraction": {"dtype": "float32"},
-    }  # fmt: skip
+        "name": "resnet18",
+        "source": "python:torchvision.models:resnet18",
+        "modules": ["layer1", "layer3.1"],
+        "extraction": {"dtype": "float32"},
+    }
     fits = [
-        {"name": "means", "datasets": ["tiny"], "models": ["resnet18"], "layers": "all",
-         "tokens": ["mean"], "probes": ["linear"]},
-        {"name": "cells", "datasets": ["tiny"], "models": ["resnet18"], "layers": [1],
-         "tokens": ["patches"], "probes": ["attention"]},
-    ]  # fmt: skip
+        {
+            "name": "means",
+            "datasets": ["tiny"],
+            "models": ["resnet18"],
+            "layers": "all",
+            "tokens": ["mean"],
+            "probes": ["linear"],
+        },
+        {
+            "name": "cells",
+            "datasets": ["tiny"],
+            "models": ["resnet18"],
+            "layers": [1],
+            "tokens": ["patches"],
+            "probes": ["attention"],
+        },
+    ]
     graph = ci_graph({"fits": fits, "learning_curves": []}, models=[resnet])
     rules = ("codes", "anchors", "priors", "labels", "scenes", "pooled", "patches", "index", "fit")
     for product in graph.products.values():

@@ -32,9 +32,15 @@ SPACES = {
     "one": dataset((5,), (2, 3)),
 }
 FUNCTIONS = [
-    "zero", "features", "counts", "identity", "rotated", "hadamard", "conjunctive",
+    "zero",
+    "features",
+    "counts",
+    "identity",
+    "rotated",
+    "hadamard",
+    "conjunctive",
     "tensor_product",
-]  # fmt: skip
+]
 NAMES = Truth._fields
 
 

@@ -105,9 +105,13 @@ def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
     keep = torch.rand(16, 16, generator=torch.Generator().manual_seed(0)) < 0.7
     keep.fill_diagonal_(True)
     cases: list[dict[str, Any]] = [
-        {}, {"scale": 0.9}, {"is_causal": True}, {"enable_gqa": True}, {"attn_mask": keep},
+        {},
+        {"scale": 0.9},
+        {"is_causal": True},
+        {"enable_gqa": True},
+        {"attn_mask": keep},
         {"attn_mask": torch.linspace(-2, 2, 4).view(1, 4, 1, 1) * keep},
-    ]  # fmt: skip
+    ]
     torch.manual_seed(0)
     for case in cases:
         inner = Inner(case)

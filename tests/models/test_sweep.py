@@ -22,17 +22,28 @@ workarounds.declare_torchvision_operators()
 import timm  # noqa: E402  (after the cure)
 
 PLAIN = (
-    "beit", "deit", "eva", "vision_transformer", "vision_transformer_hybrid",
-    "vision_transformer_relpos", "vitamin",
-)  # fmt: skip
+    "beit",
+    "deit",
+    "eva",
+    "vision_transformer",
+    "vision_transformer_hybrid",
+    "vision_transformer_relpos",
+    "vitamin",
+)
 TINY = {"depth": 2, "embed_dim": 64, "num_heads": 2}
 SMALL = ("tiny", "nano", "pico", "femto", "atto", "xxs", "small", "_s", "b0", "0")
 LARGE = re.compile(r"_\d+b_|giant|gigantic|enormous|huge")
 SAMPLE = (
-    "beit_base_patch16_224", "deit3_small_patch16_224", "eva02_tiny_patch14_224",
-    "vit_small_patch16_rope_ape_224", "vit_srelpos_small_patch16_224", "cait_xxs24_224",
-    "vit_so400m_patch14_siglip_384", "convnext_atto", "hiera_tiny_224",
-)  # fmt: skip
+    "beit_base_patch16_224",
+    "deit3_small_patch16_224",
+    "eva02_tiny_patch14_224",
+    "vit_small_patch16_rope_ape_224",
+    "vit_srelpos_small_patch16_224",
+    "cait_xxs24_224",
+    "vit_so400m_patch14_siglip_384",
+    "convnext_atto",
+    "hiera_tiny_224",
+)
 
 
 def all_names() -> list[str]:
@@ -84,9 +95,13 @@ def test_every_layer_is_right_or_the_model_is_refused(name: str) -> None:
     network, overrides = create(name)
     depth = max(len(getattr(network, "blocks", ())), 1)
     config = Pretrained(
-        name="tiny", source=f"timm:{name}", n_layers=depth, pretrained=False, seed=7,
+        name="tiny",
+        source=f"timm:{name}",
+        n_layers=depth,
+        pretrained=False,
+        seed=7,
         overrides=overrides,
-    )  # fmt: skip
+    )
     try:
         model: Any = load_model(config, None, "cpu")
     except ModelError:

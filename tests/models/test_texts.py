@@ -54,8 +54,9 @@ def test_random_weights_keep_no_tensor_of_a_checkpoint(folder: Path) -> None:
     image = load_model(model(source=source, pretrained=False), None, "cpu")
     state = image.norm.state_dict() | {
         f"{i}.{name}": value
-        for i, block in enumerate(image.blocks) for name, value in block.state_dict().items()
-    }  # fmt: skip
+        for i, block in enumerate(image.blocks)
+        for name, value in block.state_dict().items()
+    }
     checkpoint_values = {tuple(value.flatten().tolist()) for value in checkpoint.values()}
     assert len(state) > 20
     for name, value in state.items():
@@ -80,9 +81,13 @@ def test_what_stands_behind_a_text_has_no_effect(kind: str, folder: Path) -> Non
         ).pooler_output
         np.testing.assert_allclose(tower.model.text_projection(read), together, atol=1e-4)
     assert np.abs(together[0] - together[1]).max() > 1e-4
-    in_batches = load_texts(config.model_copy(
-        update={"extraction": config.extraction.model_copy(update={"batch_size": 2})}
-    ), None, "cpu")  # fmt: skip
+    in_batches = load_texts(
+        config.model_copy(
+            update={"extraction": config.extraction.model_copy(update={"batch_size": 2})}
+        ),
+        None,
+        "cpu",
+    )
     np.testing.assert_allclose(in_batches.embed(TEXTS, [()] * 3), together, atol=1e-5)
 
 
@@ -169,9 +174,10 @@ def test_vectors_stand_where_their_captions_do(tower_of_ours: OwnTexts, tmp_path
 def test_joint_images_are_projected_split_by_split(tmp_path: Path) -> None:
     tower = load_texts(random(), None, "cpu")
     images = SimpleNamespace(
-        layers=("0", "final"), attributes={"layers": ["0", "final"]},
+        layers=("0", "final"),
+        attributes={"layers": ["0", "final"]},
         pooled=lambda split, array, layer: np.full((3, 16), len(split), np.float32),
-    )  # fmt: skip
+    )
     with StoreWriter(tmp_path / "j.zarr", tmp_path / "j.json", spec="{}", code="c") as writer:
         write_joint(tower, images, writer)  # type: ignore[arg-type]
     store = open_store(tmp_path / "j.json")

@@ -34,9 +34,13 @@ FRESH = FreshScenes(EASY, 32, 0)
 
 # Steps, and the share of the first validation loss that is left at most.
 ENOUGH = {
-    "objects": (120, 0.3), "features": (100, 0.3), "captions": (160, 0.7),
-    "captions_unpaired": (160, 0.7), "masked": (100, 0.3), "self_distillation": (100, 0.8),
-}  # fmt: skip
+    "objects": (120, 0.3),
+    "features": (100, 0.3),
+    "captions": (160, 0.7),
+    "captions_unpaired": (160, 0.7),
+    "masked": (100, 0.3),
+    "self_distillation": (100, 0.8),
+}
 
 
 @pytest.fixture
@@ -118,11 +122,14 @@ def test_fresh_scenes_follow_from_seed_and_step() -> None:
 
 def test_fresh_scenes_are_those_of_the_split_and_not_of_a_store() -> None:
     halves = SceneDistribution.model_validate(
-        EASY.model_dump() | {
-            "split": {"rule": "ranked_feature_codes",
-                      "n_feature_codes": {"train": 3, "val": 3, "test": 3}},
+        EASY.model_dump()
+        | {
+            "split": {
+                "rule": "ranked_feature_codes",
+                "n_feature_codes": {"train": 3, "val": 3, "test": 3},
+            },
         }
-    )  # fmt: skip
+    )
     fresh = FreshScenes(halves, 64, 0)
 
     def codes_of(objects: np.ndarray) -> set[bytes]:

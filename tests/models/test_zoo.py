@@ -28,9 +28,10 @@ from bindscope.scenes.render import render_scenes
 from bindscope.studies.build import all_steps, build
 
 COMMITTED = [
-    path for path in sorted(files.ZOO.glob("*.json"))
+    path
+    for path in sorted(files.ZOO.glob("*.json"))
     if "kind" not in json.loads(path.read_text())  # of toys: test_stored_toys.py
-]  # fmt: skip
+]
 CPU = torch.device("cpu")
 
 

@@ -127,8 +127,10 @@ def test_a_large_space_is_guessed_in_no_time() -> None:
 
 
 def test_frequencies_and_pairs_are_learnt() -> None:
-    codes = {s: skewed(n, 6, 6, i) for i, (s, n) in
-             enumerate({"train": 4000, "val": 500, "test": 4000}.items())}  # fmt: skip
+    codes = {
+        s: skewed(n, 6, 6, i)
+        for i, (s, n) in enumerate({"train": 4000, "val": 500, "test": 4000}.items())
+    }
     config = counted((3, 2), 6)
     estimate = counted_entropies(codes, config)[2]["h_object_bits"]
     _, numbers = np.unique(codes["test"], axis=0, return_counts=True)

@@ -94,8 +94,10 @@ def test_bits_that_follow_from_the_features_are_left_out():
         objects = as_array(all_codes(config))
         assert counts.count_anchors(space, objects) == {}
         assert set(anchors(dataset(config), objects)) == {
-            "object", "feature", "object_given_feature",
-        }  # fmt: skip
+            "object",
+            "feature",
+            "object_given_feature",
+        }
         (row, *_) = entropies(dataset(config))
         assert row["h_counts_given_feature_bits"] == pytest.approx(0.0, abs=1e-12)
         assert row["h_object_given_counts_bits"] == pytest.approx(

@@ -68,9 +68,11 @@ def by_hand(config, features):
         "largest_prior_loss_object_given_feature_bits": log2(max(of_split.values())),
         "largest_prior_loss_counts_given_feature_bits": max(
             log2(of_split[feature] / n) for (feature, _), n in margins.items()
-        ) if two else None,
+        )
+        if two
+        else None,
         "largest_prior_loss_object_given_counts_bits": log2(max(margins.values())) if two else None,
-    }  # fmt: skip
+    }
 
 
 def check(row, expected):

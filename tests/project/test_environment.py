@@ -40,9 +40,12 @@ class Clone:
         self.python.chmod(0o755)
         self.calls = path / "calls"
         self.machine = {
-            "TOO_OLD": "0", "NO_WHEEL": "1", "OFFLINE": "0", "PIP_FAILS": "0",
+            "TOO_OLD": "0",
+            "NO_WHEEL": "1",
+            "OFFLINE": "0",
+            "PIP_FAILS": "0",
             "CALLS": str(self.calls),
-        }  # fmt: skip
+        }
 
     def start(self, *arguments: str, nvidia: str = "", **machine: str) -> subprocess.Popen[str]:
         """Start `make setup`; what it has Python do is in `called`."""
@@ -52,9 +55,12 @@ class Clone:
         outer.pop("TORCH_INDEX", None)
         return subprocess.Popen(
             ["make", "setup", f"PYTHON={self.python}", f"NVIDIA={nvidia}", *arguments],
-            cwd=self.path, env={**outer, **self.machine, **machine},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            cwd=self.path,
+            env={**outer, **self.machine, **machine},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def make(self, *arguments: str, **machine: str) -> subprocess.CompletedProcess[str]:
         """Run `make setup` to its end."""

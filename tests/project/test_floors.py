@@ -13,12 +13,27 @@ from bindscope.core.registries import STUDIES
 SOURCE = Path(__file__).parents[2] / "src" / "bindscope"
 # The four floors, and on top what a user starts.
 ROOMS = (
-    "core", "config",
-    "fitting", "statistics", "tables", "figures", "report", "arrays",
-    "codes", "priors", "scenes", "sources", "models", "activations", "graph",
+    "core",
+    "config",
+    "fitting",
+    "statistics",
+    "tables",
+    "figures",
+    "report",
+    "arrays",
+    "codes",
+    "priors",
+    "scenes",
+    "sources",
+    "models",
+    "activations",
+    "graph",
     "studies",
-    "commands", "testing", "cli", "notebook",
-)  # fmt: skip
+    "commands",
+    "testing",
+    "cli",
+    "notebook",
+)
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 
 
@@ -44,8 +59,11 @@ def test_a_module_imports_no_room_after_its_own() -> None:
         room_of_path = path.parts[0].removesuffix(".py")
         if room_of_path != "__init__":
             later = ROOMS[ROOMS.index(room_of_path) + 1 :]
-            upward += [(str(path), module) for module in imports(SOURCE / path)
-                       if module.startswith("bindscope.") and room(module) in later]  # fmt: skip
+            upward += [
+                (str(path), module)
+                for module in imports(SOURCE / path)
+                if module.startswith("bindscope.") and room(module) in later
+            ]
     assert upward == []
 
 

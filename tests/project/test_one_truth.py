@@ -18,9 +18,12 @@ TOLERANCE = 0.02  # bits, that of `make check-reference`
 MODEL, SCENES = "zoo:matching-captions-unpaired-0", "1500"
 # Each library has its own way to be kept from the newest instructions that it finds.
 OLDER = {
-    "ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE",
-    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512_SKX",
-}  # fmt: skip
+    "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_CBWR": "COMPATIBLE",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512_SKX",
+}
 
 
 def measured(environment: dict[str, str]) -> dict[str, dict[str, Any]]:
@@ -28,8 +31,11 @@ def measured(environment: dict[str, str]) -> dict[str, dict[str, Any]]:
     run = subprocess.run(
         [sys.executable, str(HELPERS / "one_truth.py"), MODEL, SCENES],
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-        cwd=HELPERS.parents[1], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=HELPERS.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     rows: dict[str, dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
     return rows

@@ -41,8 +41,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def job_of(**section: Any) -> Product:
-    suite = {"name": "known", "tasks": ["pairs"], "experiments": ["factorizability"],
-             "resamples": 50, "device": "cpu"}  # fmt: skip
+    suite = {
+        "name": "known",
+        "tasks": ["pairs"],
+        "experiments": ["factorizability"],
+        "resamples": 50,
+        "device": "cpu",
+    }
     for kind in ("models", "oracles"):
         suite[kind] = [model["name"] for model in section.get(kind, [])]
     section |= {"tasks": [{"name": "pairs", "rows": 20}], "suites": [suite]}

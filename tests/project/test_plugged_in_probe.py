@@ -117,9 +117,12 @@ def ask(folder: Path, how: str = "plan") -> dict[str, Any]:
     path = os.pathsep.join([str(folder), str(ROOT / "src")])
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning:pydantic", "-c", dedent(USE), how],
-        env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answers

@@ -78,9 +78,10 @@ def test_the_lock_names_no_machine_no_build_and_no_hash() -> None:
 def test_every_pin_has_hashes_but_those_of_builds_that_differ_by_machine() -> None:
     text = HASHES.read_text()
     assert read_pins(HASHES) == {
-        name: version for name, version in read_pins().items()
+        name: version
+        for name, version in read_pins().items()
         if name not in ("torch", "torchvision")
-    }  # fmt: skip
+    }
     pins = [line for line in text.splitlines() if "==" in line]
     parts = re.split(r"(?m)^[a-z0-9-]+==", text)[1:]
     assert len(parts) == len(pins)
@@ -132,8 +133,11 @@ def steps(workflow: Path) -> list[str]:
 
 @pytest.mark.parametrize("workflow", sorted(Path(".github/workflows").glob("*.yml")), ids=str)
 def test_workflows_call_targets_that_exist(workflow: Path) -> None:
-    called = {target for run in steps(workflow)
-              for target in re.findall(r"make (?:--[a-z-]+ )*([a-z-]+)", run)}  # fmt: skip
+    called = {
+        target
+        for run in steps(workflow)
+        for target in re.findall(r"make (?:--[a-z-]+ )*([a-z-]+)", run)
+    }
     assert called
     assert called <= TARGETS
 

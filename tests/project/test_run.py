@@ -293,9 +293,12 @@ def test_a_run_of_another_user_is_seen() -> None:
         clone = Path(folder)
         clone.chmod(0o755)
         process = subprocess.Popen(
-            ["python3", "-c", "read line", "snakemake"], executable="/bin/sh",
-            stdin=subprocess.PIPE, user=54321, cwd=clone,
-        )  # fmt: skip
+            ["python3", "-c", "read line", "snakemake"],
+            executable="/bin/sh",
+            stdin=subprocess.PIPE,
+            user=54321,
+            cwd=clone,
+        )
         try:
             assert live_runs_as(54322, clone) == []
             lock(clone)
@@ -315,8 +318,12 @@ def live_runs_as(user: int, clone: Path) -> list[list[object]]:
         "import json, os; from pathlib import Path; from bindscope.commands.lock import live_runs; "
         f"os.setuid({user}); print(json.dumps(live_runs(Path({str(clone)!r}))))"
     )
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "src")})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
     return list(json.loads(done.stdout))
 
 
@@ -338,9 +345,11 @@ def test_read_only_results_are_refused_but_for_a_dry_run(
 
 
 def test_a_configuration_that_is_no_yaml_does_not_reach_snakemake(
-    clone: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch,
+    clone: Path,
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(clone)
     for content in (b"a: &a [*a]", b"a: \xff", b"a: " + b"[" * 3000):
         Path("x.yaml").write_bytes(content)
@@ -448,9 +457,11 @@ def test_a_snakemake_whose_make_run_alone_was_killed_is_seen(clone: Path, tmp_pa
 
 
 def test_a_dry_run_ends_with_its_forecast(
-    clone: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch,
+    clone: Path,
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(clone)
     preset = str(ROOT / "config/presets/ci.yaml")
     assert command.main(["--configfile", preset, "-n"]) == 0

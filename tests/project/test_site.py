@@ -30,8 +30,11 @@ def test_a_browser_fetches_nothing_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 20
     assert FETCHED.search('<script src="https://unpkg.com/iframe-worker/shim"></script>')
-    assert {page.name: FETCHED.findall(page.read_text()) for page in pages
-            if FETCHED.search(page.read_text())} == {}  # fmt: skip
+    assert {
+        page.name: FETCHED.findall(page.read_text())
+        for page in pages
+        if FETCHED.search(page.read_text())
+    } == {}
     styles = [*site.rglob("*.css")]
     assert styles
     assert not [style for style in styles if re.search(r"url\([\"']?https?:", style.read_text())]

@@ -41,8 +41,9 @@ def test_long_sentences_are_seen_and_code_and_tables_are_not(tmp_path: Path) -> 
         f"# {long}\n\nShort one. {long}\n\n```\n{long}\n```\n\n| {long} |\n\n- {long}\n"
     )
     assert [(line, kind) for line, kind, _ in words.cases(page)] == [
-        (3, "sentence"), (11, "sentence")
-    ]  # fmt: skip
+        (3, "sentence"),
+        (11, "sentence"),
+    ]
 
 
 def test_code_that_a_page_cuts_off_and_items_that_are_none_are_seen(tmp_path: Path) -> None:

@@ -29,9 +29,10 @@ def spaces(draw):
     else:
         low = draw(st.integers(1, prod(sizes)))
         extra = {
-            "kind": "uniform", "min_objects": low,
+            "kind": "uniform",
+            "min_objects": low,
             "max_objects": draw(st.integers(low, prod(sizes) + 2)),
-        }  # fmt: skip
+        }
     groups = [{"name": f"group{i}", "size": size} for i, size in enumerate(sizes)]
     return {"groups": groups, **extra}
 
@@ -46,9 +47,10 @@ def datasets(draw):
         test = draw(st.integers(1, n - train - val))
         numbers = {"train": train, "val": val, "test": test}
         split = {
-            "rule": "ranked_feature_codes", "salt": draw(st.text(max_size=3)),
+            "rule": "ranked_feature_codes",
+            "salt": draw(st.text(max_size=3)),
             "n_feature_codes": numbers,
-        }  # fmt: skip
+        }
         return dataset(space, split, seed=seed)
     return dataset(space, seed=seed)
 

@@ -26,9 +26,13 @@ def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
     least = margin + side * (box + margin)
     size = least + draw(st.integers(0, 20)) + (2 * least if placement == "uniform" else 0)
     render = {
-        "kind": "shapes", "size_px": size, "object_px": box, "margin_px": margin,
-        "placement": placement, "area": area,
-    }  # fmt: skip
+        "kind": "shapes",
+        "size_px": size,
+        "object_px": box,
+        "margin_px": margin,
+        "placement": placement,
+        "area": area,
+    }
     space = uniform(most, a=groups[0], b=groups[1])
     drawn = dataset(space, seed=draw(st.integers(0, 2**32)), render=render)
     n = draw(st.integers(1, 6))
@@ -54,8 +58,11 @@ def test_scenes_hold_what_they_say(case: tuple[Dataset, np.ndarray, int, int]) -
     assert render is not None
     looks, outlines = stamps(render.object_px, render.area, *sizes)
     assert {name: array.dtype.name for name, array in scenes.items()} == {
-        "images": "uint8", "masks": "uint8", "boxes": "int16", "cells": "int16",
-    }  # fmt: skip
+        "images": "uint8",
+        "masks": "uint8",
+        "boxes": "int16",
+        "cells": "int16",
+    }
     for i, code in enumerate(objects):
         n, cells, boxes = int(code.sum()), scenes["cells"][i], scenes["boxes"][i]
         assert cells.tolist() == [*np.flatnonzero(code), *[-1] * (len(cells) - n)]

@@ -77,9 +77,12 @@ def test_what_is_written_is_read(case, chunk_bytes):
 
 
 @given(
-    st.integers(1, 10**7), st.integers(1, 10**5), st.integers(1, 30), st.sampled_from(DTYPES),
+    st.integers(1, 10**7),
+    st.integers(1, 10**5),
+    st.integers(1, 30),
+    st.sampled_from(DTYPES),
     st.sampled_from([0, 1]),
-)  # fmt: skip
+)
 def test_chunks_hold_megabytes_or_everything(n, width, layers, dtype, axis):
     shape = (*[layers] * axis, n, width)
     layout = ArrayLayout.plan(shape, dtype, axis)

@@ -13,10 +13,22 @@ from bindscope.core.splits import SPLITS
 
 SCENES = {"train": 8, "val": 4, "test": 8}
 CAPS: Mapping[str, float] = {
-    "steps": 10, "rows": 4, "estimation_rows": 4, "resamples": 100, "bootstrap_samples": 50,
-    "dual_objects": 24, "max_scenes": 200, "rounds": 5, "samples": 2,
-    "train": 12, "val": 4, "threads": 1, "hidden": 128, "rank": 8, "n_patches": 64,
-}  # fmt: skip
+    "steps": 10,
+    "rows": 4,
+    "estimation_rows": 4,
+    "resamples": 100,
+    "bootstrap_samples": 50,
+    "dual_objects": 24,
+    "max_scenes": 200,
+    "rounds": 5,
+    "samples": 2,
+    "train": 12,
+    "val": 4,
+    "threads": 1,
+    "hidden": 128,
+    "rank": 8,
+    "n_patches": 64,
+}
 """The most of each number, wherever a key of this name stands outside of datasets."""
 ENCODER = {"width": 32, "layers": 2, "heads": 2, "hidden": 64, "dim": 32}
 """The most of each size of a dual encoder, which is trained, not read."""

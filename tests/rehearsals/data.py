@@ -82,17 +82,22 @@ def broken(part: str, classes: Sequence[int], prefix: str) -> Photo:
 def ade20k(folder: Path) -> Path:
     """Write ADE20K, of which one image in five of `training` is for validation."""
     classes = (CAR, BUILDING, WALL, ZITHER, 774, 1023, 1024)
-    pictures = [*photos(36, "training", classes, "ADE_train"),
-                *photos(10, "validation", classes, "ADE_val"),
-                broken("training", classes, "ADE_train")]  # fmt: skip
+    pictures = [
+        *photos(36, "training", classes, "ADE_train"),
+        *photos(10, "validation", classes, "ADE_val"),
+        broken("training", classes, "ADE_train"),
+    ]
     return write_ade20k(folder, pictures)
 
 
 def coco(folder: Path) -> Path:
     """Write COCO 2017 with panoptic annotations."""
     classes = [int(str(category["id"])) for category in COCO_CATEGORIES]
-    pictures = [*photos(24, "train2017", classes, "0000"), *photos(8, "val2017", classes, "0001"),
-                broken("train2017", classes, "0000")]  # fmt: skip
+    pictures = [
+        *photos(24, "train2017", classes, "0000"),
+        *photos(8, "val2017", classes, "0001"),
+        broken("train2017", classes, "0000"),
+    ]
     return write_coco(folder, pictures)
 
 
@@ -114,21 +119,38 @@ def genome(folder: Path, n_images: int = 160) -> list[Path]:
         width, height = SIZES[i % len(SIZES)]
         part = ("VG_100K", "VG_100K_2")[i % 2]
         url = f"https://cs.stanford.edu/people/rak248/{part}/{number}.jpg"
-        about.append({"image_id": number, "url": url, "width": width, "height": height,
-                      "coco_id": 9000 + i if i % 8 else None, "flickr_id": None})  # fmt: skip
+        about.append(
+            {
+                "image_id": number,
+                "url": url,
+                "width": width,
+                "height": height,
+                "coco_id": 9000 + i if i % 8 else None,
+                "flickr_id": None,
+            }
+        )
         things = []
         for k in range(int(rng.integers(3, 14))):
             x, y = int(rng.integers(0, width // 2)), int(rng.integers(0, height // 2))
-            things.append({"object_id": 1000 * number + k, "names": [str(rng.choice(names))],
-                           "synsets": [], "merged_object_ids": [], "x": x, "y": y,
-                           "w": int(rng.integers(20, width // 2)),
-                           "h": int(rng.integers(20, height // 2))})  # fmt: skip
+            things.append(
+                {
+                    "object_id": 1000 * number + k,
+                    "names": [str(rng.choice(names))],
+                    "synsets": [],
+                    "merged_object_ids": [],
+                    "x": x,
+                    "y": y,
+                    "w": int(rng.integers(20, width // 2)),
+                    "h": int(rng.integers(20, height // 2)),
+                }
+            )
         url = {"image_url": url}
         objects.append({"image_id": number, "objects": things, **url})
         described = [
             {**thing, "attributes": [str(rng.choice(colors)), str(rng.choice(further))]}
-            for thing in things if rng.random() < 0.8
-        ]  # fmt: skip
+            for thing in things
+            if rng.random() < 0.8
+        ]
         attributes.append({"image_id": number, "attributes": described})
         path = folder / "photos" / part / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,15 +176,26 @@ def pug_spare(folder: Path) -> Path:
     """Write PUG:SPARE: four characters and four textures of a world, and what is left out."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(2)
-    fields = ["filename", "world_name", "character_name", "character2_name", "character_texture",
-              "character2_texture", "character_pos", "character2_pos"]  # fmt: skip
+    fields = [
+        "filename",
+        "world_name",
+        "character_name",
+        "character2_name",
+        "character_texture",
+        "character2_texture",
+        "character_pos",
+        "character2_pos",
+    ]
     rows = [
         ("Desert", *pair, *texture, "", "")
         for pair in permutations(VALUES["character"][:4], 2)
         for texture in permutations(VALUES["texture"][:4], 2)
     ]
-    rows += [("Arena", *rows[0][1:]), ("Desert", *rows[0][1:5], "top", "bottom"),
-             ("Desert", rows[0][1], "blank", rows[0][3], "", "", "")]  # fmt: skip
+    rows += [
+        ("Arena", *rows[0][1:]),
+        ("Desert", *rows[0][1:5], "top", "bottom"),
+        ("Desert", rows[0][1], "blank", rows[0][3], "", "", ""),
+    ]
     with (folder / TABLE).open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(fields)

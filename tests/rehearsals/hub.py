@@ -98,8 +98,10 @@ def save(
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         return
     names = sorted(tensors)
-    files = {name: f"model-{1 + i * shards // len(names):05d}-of-{shards:05d}.safetensors"
-             for i, name in enumerate(names)}  # fmt: skip
+    files = {
+        name: f"model-{1 + i * shards // len(names):05d}-of-{shards:05d}.safetensors"
+        for i, name in enumerate(names)
+    }
     for file in sorted(set(files.values())):
         part = {name: tensors[name] for name in names if files[name] == file}
         save_file(part, folder / file, metadata={"format": "pt"})

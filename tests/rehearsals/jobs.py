@@ -33,9 +33,16 @@ LIMIT_S = int(os.environ.get("REHEARSAL_JOB_SECONDS", "300"))
 ON_CPU = os.environ.get("REHEARSAL_DEVICE", "cpu") == "cpu"
 LIMIT_BYTES = int(float(os.environ.get("REHEARSAL_JOB_GB", "7")) * 1e9)
 CLASSES = (
-    "AutoConfig", "AutoProcessor", "AutoTokenizer", "CLIPModel", "CLIPVisionModel", "Dinov2Model",
-    "LlavaOnevisionForConditionalGeneration", "Qwen2VLForConditionalGeneration", "ViTModel",
-)  # fmt: skip
+    "AutoConfig",
+    "AutoProcessor",
+    "AutoTokenizer",
+    "CLIPModel",
+    "CLIPVisionModel",
+    "Dinov2Model",
+    "LlavaOnevisionForConditionalGeneration",
+    "Qwen2VLForConditionalGeneration",
+    "ViTModel",
+)
 
 
 def forecast(product: Product) -> dict[str, float]:
@@ -68,10 +75,13 @@ def attempt(product: Product) -> dict[str, Any]:
     # Elsewhere other programs may take most of the CPU's time.
     seconds = used.ru_utime + used.ru_stime if ON_CPU else time.monotonic() - begun
     return {
-        "path": product.path(), "rule": product.rule, "status": "failed" if status else "done",
-        "seconds": round(seconds, 2), "memory_gb": used.ru_maxrss * 1024 / 1e9,
+        "path": product.path(),
+        "rule": product.rule,
+        "status": "failed" if status else "done",
+        "seconds": round(seconds, 2),
+        "memory_gb": used.ru_maxrss * 1024 / 1e9,
         "error": error,
-    }  # fmt: skip
+    }
 
 
 def run_all(config: Path) -> list[dict[str, Any]]:
@@ -81,16 +91,25 @@ def run_all(config: Path) -> list[dict[str, Any]]:
     for i, product in enumerate(products, start=1):
         lacking = [path for path in _files(product) if not Path(path).exists()]
         if lacking:
-            entry = {"path": product.path(), "rule": product.rule, "status": "blocked",
-                     "seconds": 0.0, "memory_gb": 0.0, "error": f"lacks {lacking[0]}"}  # fmt: skip
+            entry = {
+                "path": product.path(),
+                "rule": product.rule,
+                "status": "blocked",
+                "seconds": 0.0,
+                "memory_gb": 0.0,
+                "error": f"lacks {lacking[0]}",
+            }
         else:
             entry = attempt(product)
         report.append(entry | forecast(product))
         if entry["status"] != "done":
             for path in (product.path(name) for name in product.step.outputs):
                 Path(path).unlink(missing_ok=True) if Path(path).is_file() else None
-        print(f"{i}/{len(products)} {entry['status']:7s} {entry['seconds']:7.2f} s "
-              f"{entry['memory_gb']:5.2f} GB {entry['path']}", flush=True)  # fmt: skip
+        print(
+            f"{i}/{len(products)} {entry['status']:7s} {entry['seconds']:7.2f} s "
+            f"{entry['memory_gb']:5.2f} GB {entry['path']}",
+            flush=True,
+        )
         if entry["status"] == "failed":
             print("    " + entry["error"].replace("\n", "\n    "), flush=True)
     return report
@@ -127,9 +146,10 @@ def peak_gb() -> float:
 
 def _files(product: Product) -> list[str]:
     return [
-        path for paths in product.files().values()
+        path
+        for paths in product.files().values()
         for path in ([paths] if isinstance(paths, str) else paths)
-    ]  # fmt: skip
+    ]
 
 
 def _narrow(names: Sequence[str]) -> None:

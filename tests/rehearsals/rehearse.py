@@ -42,9 +42,15 @@ PRESETS = ROOT / "config/presets"
 TABLE = ROOT / "resources/reference/rehearsals.csv"
 # Those without a small twin of their name.
 FURTHER = (
-    "binding_id", "calibration", "clevr", "clevr_rendered", "concepts_nightly", "natural",
-    "objectives", "other_sources",
-)  # fmt: skip
+    "binding_id",
+    "calibration",
+    "clevr",
+    "clevr_rendered",
+    "concepts_nightly",
+    "natural",
+    "objectives",
+    "other_sources",
+)
 
 
 @dataclass
@@ -114,8 +120,13 @@ class Stage:
         """Return a `source` section that reads, or downloads, a stand-in for its release."""
         kind = section["kind"]
         folder = self.releases / kind
-        write = {"clevr": data.clevr, "visual_genome": data.genome, "ade20k": data.ade20k,
-                 "coco_panoptic": data.coco, "pug_spare": data.pug_spare}[kind]  # fmt: skip
+        write = {
+            "clevr": data.clevr,
+            "visual_genome": data.genome,
+            "ade20k": data.ade20k,
+            "coco_panoptic": data.coco,
+            "pug_spare": data.pug_spare,
+        }[kind]
         if not folder.exists():
             folder.mkdir()
             write(folder)
@@ -160,24 +171,41 @@ def rehearse(stage: Stage, preset: Path, device: str, alone: bool) -> Rehearsal:
     clone.configfile = "config/rehearsal.yaml"
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     environment = {
-        **os.environ, "HF_HUB_CACHE": str(stage.hub.folder), "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1", "REHEARSAL_ALONE": "1" if alone else "",
-        "REHEARSAL_SOURCES": json.dumps(list(sources(content))), "REHEARSAL_DEVICE": device,
-        "PYTHONPATH": os.pathsep.join([
-            str(clone.path / "src"), str(HERE), *sys.path[1:3], os.environ.get("PYTHONPATH", ""),
-        ]),
-    }  # fmt: skip
+        **os.environ,
+        "HF_HUB_CACHE": str(stage.hub.folder),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "REHEARSAL_ALONE": "1" if alone else "",
+        "REHEARSAL_SOURCES": json.dumps(list(sources(content))),
+        "REHEARSAL_DEVICE": device,
+        "PYTHONPATH": os.pathsep.join(
+            [
+                str(clone.path / "src"),
+                str(HERE),
+                *sys.path[1:3],
+                os.environ.get("PYTHONPATH", ""),
+            ]
+        ),
+    }
     planned = clone.snakemake("--dry-run", "--quiet", "rules", environment=environment, check=False)
     if planned.returncode:
-        done.problems.append({"rule": "dry run", "status": "refused", "path": preset.name,
-                              "error": planned.stderr[-2000:]})  # fmt: skip
+        done.problems.append(
+            {
+                "rule": "dry run",
+                "status": "refused",
+                "path": preset.name,
+                "error": planned.stderr[-2000:],
+            }
+        )
         done.failed = done.jobs = 1
         return done
     report = clone.path / "report.json"
     subprocess.run(
         [sys.executable, str(HERE / "jobs.py"), clone.configfile, str(report)],
-        cwd=clone.path, env=environment, check=True,
-    )  # fmt: skip
+        cwd=clone.path,
+        env=environment,
+        check=True,
+    )
     count(done, clone.path)
     return done
 
@@ -231,8 +259,11 @@ def main() -> None:
         shutil.rmtree(folder / "clones" / name, ignore_errors=True)
         row = rehearse(stage, file_of(name), options.device, options.table)
         rows.append(row)
-        print(f"{name}: {row.jobs} jobs, {row.failed} not done, {row.peak_memory_gb:.2f} GB, "
-              f"{row.disk_gb:.3f} GB on disk, {row.seconds:.0f} s", flush=True)  # fmt: skip
+        print(
+            f"{name}: {row.jobs} jobs, {row.failed} not done, {row.peak_memory_gb:.2f} GB, "
+            f"{row.disk_gb:.3f} GB on disk, {row.seconds:.0f} s",
+            flush=True,
+        )
         (folder / f"{name}.json").write_text(json.dumps(row.problems, indent=1))
         if options.table:
             write_table([row])

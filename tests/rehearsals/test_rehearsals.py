@@ -98,8 +98,10 @@ def test_other_sources_are_rehearsed(tmp_path: Path) -> None:
     """All jobs of `other_sources.yaml`, in a process of its own: the hub's client is offline."""
     done = subprocess.run(
         [sys.executable, str(HERE / "rehearse.py"), "other_sources", "--keep", str(tmp_path)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     problems = json.loads((tmp_path / "other_sources.json").read_text())
     assert problems == [], done.stdout
     assert done.returncode == 0, done.stderr

@@ -47,10 +47,12 @@ def write_qwen(folder: Path, special: Sequence[str], template: str) -> dict[str,
     raw.normalizer = normalizers.NFC()
     from tokenizers import Regex
 
-    raw.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(PATTERN), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
+    raw.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(
@@ -60,18 +62,31 @@ def write_qwen(folder: Path, special: Sequence[str], template: str) -> dict[str,
     _write(folder, raw)
     added = {
         str(raw.token_to_id(token)): {
-            "content": token, "lstrip": False, "normalized": False, "rstrip": False,
-            "single_word": False, "special": True,
+            "content": token,
+            "lstrip": False,
+            "normalized": False,
+            "rstrip": False,
+            "single_word": False,
+            "special": True,
         }
         for token in special
-    }  # fmt: skip
+    }
     config = {
-        "add_prefix_space": False, "added_tokens_decoder": added, "bos_token": None,
-        "additional_special_tokens": list(special[1:]), "chat_template": template,
-        "clean_up_tokenization_spaces": False, "eos_token": "<|im_end|>", "errors": "replace",
-        "model_max_length": 32768, "pad_token": special[0], "padding_side": "right",
-        "split_special_tokens": False, "tokenizer_class": "Qwen2Tokenizer", "unk_token": None,
-    }  # fmt: skip
+        "add_prefix_space": False,
+        "added_tokens_decoder": added,
+        "bos_token": None,
+        "additional_special_tokens": list(special[1:]),
+        "chat_template": template,
+        "clean_up_tokenization_spaces": False,
+        "eos_token": "<|im_end|>",
+        "errors": "replace",
+        "model_max_length": 32768,
+        "pad_token": special[0],
+        "padding_side": "right",
+        "split_special_tokens": False,
+        "tokenizer_class": "Qwen2Tokenizer",
+        "unk_token": None,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
     return {token: raw.token_to_id(token) for token in special}
@@ -84,9 +99,9 @@ def write_clip(folder: Path, words: Sequence[str]) -> int:
     """
     raw = Tokenizer(models.BPE(end_of_word_suffix="</w>", unk_token="<|endoftext|>"))
     raw.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
-    raw.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Whitespace(), pre_tokenizers.ByteLevel(add_prefix_space=False)
-    ])  # fmt: skip
+    raw.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     raw.train_from_iterator(
         _corpus(words),
@@ -107,13 +122,25 @@ def write_clip(folder: Path, words: Sequence[str]) -> int:
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in content["merges"]]
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
-    marks = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>",
-             "pad_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}  # fmt: skip
+    marks = {
+        "bos_token": "<|startoftext|>",
+        "eos_token": "<|endoftext|>",
+        "pad_token": "<|endoftext|>",
+        "unk_token": "<|endoftext|>",
+    }
     (folder / "special_tokens_map.json").write_text(json.dumps(marks))
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({**marks, "add_prefix_space": False, "do_lower_case": True, "errors": "replace",
-                    "model_max_length": 77, "tokenizer_class": "CLIPTokenizer"})
-    )  # fmt: skip
+        json.dumps(
+            {
+                **marks,
+                "add_prefix_space": False,
+                "do_lower_case": True,
+                "errors": "replace",
+                "model_max_length": 77,
+                "tokenizer_class": "CLIPTokenizer",
+            }
+        )
+    )
     return len(vocabulary)
 
 

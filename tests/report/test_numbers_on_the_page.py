@@ -41,10 +41,17 @@ def table():
     for name, pairing in DECODED.items():
         for seed, shift in enumerate((0.0, -0.03, 0.03)):
             for probe in ("best", "linear"):
-                probe_row = parts_row("matching", f"{name}-{seed}", probe=probe,
-                                 decoded=(4.127, 0.0, pairing + shift), width=WIDTH)  # fmt: skip
-                rows.append(probe_row | {"conditional_binding_bits": -0.001,
-                                    "conditional_binding_bits_low": -0.004})  # fmt: skip
+                probe_row = parts_row(
+                    "matching",
+                    f"{name}-{seed}",
+                    probe=probe,
+                    decoded=(4.127, 0.0, pairing + shift),
+                    width=WIDTH,
+                )
+                rows.append(
+                    probe_row
+                    | {"conditional_binding_bits": -0.001, "conditional_binding_bits_low": -0.004}
+                )
     return make_table(rows)
 
 
@@ -66,17 +73,28 @@ def page(table, tmp_path_factory):
             style.save(figure, *files)
         figures.append(Drawing(name, f"Figure {name}", *files, "What is drawn. How to read it."))
     pairs = [
-        row("a", "2", "quadratic", 0.879, image_majority_accuracy=0.71, **ends("position_lead",
-            -0.0004, 0.0001)),
+        row(
+            "a",
+            "2",
+            "quadratic",
+            0.879,
+            image_majority_accuracy=0.71,
+            **ends("position_lead", -0.0004, 0.0001),
+        ),
         row("a", "2", "class_position", 0.86, **ends("quadratic_lead", 0.019, 1e-4)),
         row("none", "none", "position", 0.875),
-    ]  # fmt: skip
+    ]
     claims = {"claims": "resources/reference/claims.csv"}
     return page_of(
         Part("binding_information", "Binding", chapter_of(table, CONFIG), tuple(figures)),
-        Part("same_object", "Pairs", same_object_chapter(
-            {"same_object": whole_table(pairs)}, Inputs(content={}, resources=claims))),
-    )  # fmt: skip
+        Part(
+            "same_object",
+            "Pairs",
+            same_object_chapter(
+                {"same_object": whole_table(pairs)}, Inputs(content={}, resources=claims)
+            ),
+        ),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +130,12 @@ def test_p_values_are_written_as_journals_do(text):
     assert re.findall(r"\d[eE]-?\d+", text) == []
     assert "p < 0.001" in text
     assert [p_value(p) for p in (1e-202, 0.0123, 0.25, 1.0, float("nan"))] == [
-        "<\u00a00.001", "0.012", "0.25", "1.00", "",
-    ]  # fmt: skip
+        "<\u00a00.001",
+        "0.012",
+        "0.25",
+        "1.00",
+        "",
+    ]
 
 
 def test_nothing_on_our_models_is_called_the_papers(text):

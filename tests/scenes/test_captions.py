@@ -17,18 +17,23 @@ from bindscope.scenes.captions import queries, read_captions, scene_captions, wr
 GROUPS = [("color", ("red", "blue")), ("shape", ("cube", "cone"))]
 PLAIN = CaptionTemplate()
 PHOTO = CaptionTemplate(
-    name="photo", object="{shape} in {color}", join=", ", scene="a photo of {objects}.",
+    name="photo",
+    object="{shape} in {color}",
+    join=", ",
+    scene="a photo of {objects}.",
     concept="something {value}",
-)  # fmt: skip
+)
 
 
 def test_scenes_are_named_in_the_order_of_their_slots() -> None:
     slots = np.array([[0, 3], [3, 0], [2, 2], [-1, 1]])
     captions = list(scene_captions("val", slots, GROUPS, [PLAIN, PHOTO]))
     assert [c.text for c in captions[:4]] == [
-        "a red cube and a blue cone", "a blue cone and a red cube", "a blue cube and a blue cube",
+        "a red cube and a blue cone",
+        "a blue cone and a red cube",
+        "a blue cube and a blue cube",
         "a red cone",
-    ]  # fmt: skip
+    ]
     assert captions[4].text == "a photo of cube in red, cone in blue."
     assert [(c.template, c.kind, c.number) for c in captions] == [
         (name, "val", i) for name in ("plain", "photo") for i in range(4)
@@ -39,9 +44,11 @@ def test_scenes_are_named_in_the_order_of_their_slots() -> None:
 def test_every_object_and_value_has_a_query() -> None:
     captions = list(queries(GROUPS, [PHOTO]))
     assert [c.text for c in captions if c.kind == "object"] == [
-        "a photo of cube in red.", "a photo of cone in red.", "a photo of cube in blue.",
+        "a photo of cube in red.",
+        "a photo of cone in red.",
+        "a photo of cube in blue.",
         "a photo of cone in blue.",
-    ]  # fmt: skip
+    ]
     concepts = [c for c in captions if c.kind == "concept"]
     assert [c.text for c in concepts] == [f"something {v}" for v in ("red", "blue", "cube", "cone")]
     assert [c.number for c in concepts] == [0, 1, 2, 3]  # positions in the feature code

@@ -45,9 +45,10 @@ def triples() -> Dataset:
 @pytest.mark.parametrize(("name", "size"), GOLDEN)
 def test_pixels_are_what_they_were(name: str, size: int) -> None:
     dataset = {
-        "pairs": lambda: clevr_2d(size), "singles": lambda: single_objects(size),
+        "pairs": lambda: clevr_2d(size),
+        "singles": lambda: single_objects(size),
         "triples": triples,
-    }[name]()  # fmt: skip
+    }[name]()
     assert sha256(images_in_order(dataset).tobytes()).hexdigest() == GOLDEN[name, size]
 
 

@@ -31,8 +31,15 @@ from bindscope.studies.same_object.patch_samples import sample
 
 GROUPS = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
 SPACE = {"kind": "uniform", "groups": GROUPS, "min_objects": 6, "max_objects": 9}
-BARE = {"small": 0, "textures": ["plain"], "two_textures": 0, "duplicates": 0, "touching": 0,
-        "occluders": 0, "stuff": 0}  # fmt: skip
+BARE = {
+    "small": 0,
+    "textures": ["plain"],
+    "two_textures": 0,
+    "duplicates": 0,
+    "touching": 0,
+    "occluders": 0,
+    "stuff": 0,
+}
 PAINT = np.array(list(COLORS.values()))
 
 Scenes = dict[str, np.ndarray]
@@ -173,9 +180,11 @@ def test_touching_objects_have_one_shape_where_they_can() -> None:
     for i, mask in enumerate(scenes["masks"]):
         kinds = scenes["classes"][i]
         near = {
-            (a, b) for a in range(1, 5) for b in range(1, 5)
+            (a, b)
+            for a in range(1, 5)
+            for b in range(1, 5)
             if a != b and (binary_dilation(mask == a) & (mask == b)).any()
-        }  # fmt: skip
+        }
         pairs += any(kinds[a - 1] == kinds[b - 1] for a, b in near)
     assert pairs > 50  # of 60: in a few another object is in between
 
@@ -242,12 +251,19 @@ def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
     share = st.sampled_from([0.0, 0.5, 1.0])
     of = dataset(
         {"kind": "uniform", "groups": GROUPS, "max_objects": draw(st.integers(1, 6))},
-        size_px=draw(st.integers(54, 64)), object_px=[sizes[0] + 8, sizes[0]], small_px=9,
-        small=draw(share), two_textures=draw(share), duplicates=draw(share),
-        touching=draw(share), occluders=draw(share), stuff=draw(st.integers(0, 4)),
-        unlabelled=draw(share), occluder_px=draw(st.integers(1, 5)),
+        size_px=draw(st.integers(54, 64)),
+        object_px=[sizes[0] + 8, sizes[0]],
+        small_px=9,
+        small=draw(share),
+        two_textures=draw(share),
+        duplicates=draw(share),
+        touching=draw(share),
+        occluders=draw(share),
+        stuff=draw(st.integers(0, 4)),
+        unlabelled=draw(share),
+        occluder_px=draw(st.integers(1, 5)),
         patch_px=draw(st.integers(1, 9)),
-    )  # fmt: skip
+    )
     n = draw(st.integers(1, 6))
     start = draw(st.integers(0, 10**9))
     return of, sample_codes(of, "train", 0, n), start, draw(st.integers(0, n))

@@ -18,8 +18,12 @@ from bindscope.scenes.shapes import outlines
 
 ROOT = Path(__file__).parents[2]
 UNIFORM = {**uniform(4, color=3, shape=4), "min_objects": 2}
-BALANCED = {"kind": "balanced", "groups": groups(color=3, shape=4), "chosen": [2, 3],
-            "n_objects": 4}  # fmt: skip
+BALANCED = {
+    "kind": "balanced",
+    "groups": groups(color=3, shape=4),
+    "chosen": [2, 3],
+    "n_objects": 4,
+}
 SMALL = {"kind": "shapes", "size_px": 60, "object_px": 9, "area": "released", "placement": "grid"}
 
 
@@ -93,9 +97,10 @@ def test_the_table_is_of_the_presets_and_on_the_page(cues: Any) -> None:
 def test_equal_areas_leave_nothing_of_pairing(cues: Any) -> None:
     table = pd.read_csv(cues.TABLE)
     equal = [
-        case.name for case in cues.CASES
+        case.name
+        for case in cues.CASES
         if getattr(cues.read_dataset(case).render, "area", "") == "equal"
-    ]  # fmt: skip
+    ]
     histograms = table[table["name"].isin(equal) & (table["baseline"] == "color-histogram")]
     assert len(histograms) == len(equal) > 3
     assert (histograms["pairing_lower_bound_bits_high"] <= 0.05).all()

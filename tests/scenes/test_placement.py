@@ -113,8 +113,12 @@ def test_a_scene_without_room_is_named() -> None:
     drawn = _dataset(size_px=64, object_px=18, margin_px=2)  # 9 fit as a grid, never at random
     with pytest.raises(ConfigError, match=r"'toy', val, scene 41: found no room(.|\n)*grid"):
         render_scenes(drawn, "val", 40, _codes(2, np.array([1, 9])))
-    render_scenes(drawn.model_copy(update={"render": drawn.render.model_copy(
-        update={"placement": "grid"})}), "val", 40, _codes(2, 9))  # fmt: skip
+    render_scenes(
+        drawn.model_copy(update={"render": drawn.render.model_copy(update={"placement": "grid"})}),
+        "val",
+        40,
+        _codes(2, 9),
+    )
 
 
 @pytest.mark.parametrize("placement", ["uniform", "grid"])

@@ -29,38 +29,57 @@ def test_statistics_by_hand(tmp_path: Path) -> None:
     empty = _shard(tmp_path / "2.json", [[-1.0]])
     train, test = scene_statistics({"train": [first, second], "test": [second]})
     assert train == {
-        "split": "train", "n_scenes": 3, "n_objects": 6, "mean_occlusion": 1 - 3.75 / 6,
+        "split": "train",
+        "n_scenes": 3,
+        "n_objects": 6,
+        "mean_occlusion": 1 - 3.75 / 6,
         "hidden_ratio": 1 / 6,
-    }  # fmt: skip
+    }
     assert test["mean_occlusion"] == 0.25
     with pytest.raises(StoreError, match="no scene holds an object"):
         scene_statistics({"val": [empty]})
 
 
 def test_from_scenes_to_the_table(tmp_path: Path) -> None:
-    render = {"kind": "solids", "size_px": 32, "fixed": {"size": "small"},
-              "backend": {"kind": "raycast", "antialias": 1}}  # fmt: skip
+    render = {
+        "kind": "solids",
+        "size_px": 32,
+        "fixed": {"size": "small"},
+        "backend": {"kind": "raycast", "antialias": 1},
+    }
     four = {"train": 4, "val": 4, "test": 4}
     common = {
-        "space": OCCLUSION, "split": {"rule": "random"}, "n_scenes": four, "shard_size": four,
-    }  # fmt: skip
+        "space": OCCLUSION,
+        "split": {"rule": "random"},
+        "n_scenes": four,
+        "shard_size": four,
+    }
     datasets = [
         {"name": f"height-{i}", **common, "render": {**render, "camera_height": height}}
         for i, height in enumerate((1.0, 3.2))
     ]
     datasets.append({"name": "trained-on", **common, "render": render})  # has no test scenes
-    model = {"name": "vit", "source": "controlled:objects",
-             "architecture": {"n_layers": 1, "width": 4, "patch_px": 8},
-             "training": {"dataset": "trained-on", "steps": 1}}  # fmt: skip
-    fit = {"name": "all", "datasets": ["height-0", "height-1"], "models": ["vit"],
-           "probes": ["linear"]}  # fmt: skip
+    model = {
+        "name": "vit",
+        "source": "controlled:objects",
+        "architecture": {"n_layers": 1, "width": 4, "patch_px": 8},
+        "training": {"dataset": "trained-on", "steps": 1},
+    }
+    fit = {
+        "name": "all",
+        "datasets": ["height-0", "height-1"],
+        "models": ["vit"],
+        "probes": ["linear"],
+    }
     graph = ci_graph(
-        datasets=datasets, models=[model],
+        datasets=datasets,
+        models=[model],
         study={
-            "fits": [fit], "probes": [{"name": "linear", "family": "linear"}],
+            "fits": [fit],
+            "probes": [{"name": "linear", "family": "linear"}],
             "learning_curves": [],
         },
-    )  # fmt: skip
+    )
     assert len(graph.select("figure", figure="occlusion")) == 1
     (sheet,) = graph.select("figure", figure="scenes")
     assert json.loads(sheet.spec)["content"]["groups"]["height-0"] == [

@@ -53,9 +53,15 @@ def test_released_polygons_are_symmetric(size: int) -> None:
 def test_released_areas_at_16_px_are_those_of_the_papers_scenes() -> None:
     areas = dict(zip(SHAPES, outlines(16, "released").sum(axis=(1, 2)).tolist(), strict=True))
     assert areas == {
-        "circle": 208, "square": 256, "triangle": 128, "diamond": 144,
-        "pentagon": 148, "hexagon": 168, "cross": 112, "star": 86,
-    }  # fmt: skip
+        "circle": 208,
+        "square": 256,
+        "triangle": 128,
+        "diamond": 144,
+        "pentagon": 148,
+        "hexagon": 168,
+        "cross": 112,
+        "star": 86,
+    }
 
 
 def test_released_areas_converge_to_the_closed_forms() -> None:
@@ -191,8 +197,15 @@ def test_shapes_too_small_to_tell_apart_are_refused() -> None:
 
 def test_palette_is_the_papers() -> None:
     assert list(COLORS) == [
-        "red", "blue", "green", "yellow", "purple", "orange", "cyan", "gray",
-    ]  # fmt: skip
+        "red",
+        "blue",
+        "green",
+        "yellow",
+        "purple",
+        "orange",
+        "cyan",
+        "gray",
+    ]
     assert COLORS["red"] == (220, 20, 60)
     assert COLORS["cyan"] == (0, 206, 209)
     assert SHAPES[0] == "circle"

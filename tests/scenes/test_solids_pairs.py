@@ -20,10 +20,15 @@ PAIRS = {"kind": "draws", "n_objects": 2}
 
 def pairs(hidden: list[float], **render: Any) -> Dataset:
     content = {
-        "kind": "solids", "size_px": 96, "backend": {"kind": "raycast", "antialias": 1},
-        "camera_jitter": 0, "camera_height": 2.5, "fixed": {"size": "large"}, "hidden": hidden,
+        "kind": "solids",
+        "size_px": 96,
+        "backend": {"kind": "raycast", "antialias": 1},
+        "camera_jitter": 0,
+        "camera_height": 2.5,
+        "fixed": {"size": "large"},
+        "hidden": hidden,
         **render,
-    }  # fmt: skip
+    }
     return ordered(PAIRS, 2, (576 - 8, 4, 4), render=content)
 
 

@@ -36,9 +36,14 @@ def test_arrays_agree_with_each_other() -> None:
     objects = codes(6)
     arrays = render_scenes(config, "val", 2, objects)
     assert {name: str(array.dtype) for name, array in arrays.items()} == {
-        "images": "uint8", "masks": "uint8", "boxes": "int16", "cells": "int16", "depth": "uint16",
-        "visible": "float32", "descriptions": "uint8",
-    }  # fmt: skip
+        "images": "uint8",
+        "masks": "uint8",
+        "boxes": "int16",
+        "cells": "int16",
+        "depth": "uint16",
+        "visible": "float32",
+        "descriptions": "uint8",
+    }
     n_objects = objects.sum(axis=1)
     for i, n in enumerate(n_objects):
         np.testing.assert_array_equal(arrays["cells"][i, :n], np.flatnonzero(objects[i]))
@@ -88,10 +93,18 @@ def test_hidden_objects_are_refused_where_that_is_asked() -> None:
 
 def test_the_description_comes_back_and_always_fits() -> None:
     longest = [
-        solid("cylinder", -2.123456, -2.123456, color="yellow", material="rubber", size="small",
-              rotation=359.123456, cell=i)
+        solid(
+            "cylinder",
+            -2.123456,
+            -2.123456,
+            color="yellow",
+            material="rubber",
+            size="small",
+            rotation=359.123456,
+            cell=i,
+        )
         for i in range(40)
-    ]  # fmt: skip
+    ]
     for objects in ([], longest[:1], longest):
         original = scene(objects, size=1000)
         assert Scene.from_dict(json.loads(original.to_json())) == original

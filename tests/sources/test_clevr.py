@@ -56,12 +56,14 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
     for code, record, scene in zip(objects, records, chosen, strict=True):
         # By hand: color is slowest, size fastest.
         cells = [
-            ((VALUES["color"].index(o["color"]) * 3
-              + VALUES["shape"].index(o["shape"])) * 2
-             + VALUES["material"].index(o["material"])) * 2
+            (
+                (VALUES["color"].index(o["color"]) * 3 + VALUES["shape"].index(o["shape"])) * 2
+                + VALUES["material"].index(o["material"])
+            )
+            * 2
             + VALUES["size"].index(o["size"])
             for o in scene["objects"]
-        ]  # fmt: skip
+        ]
         assert list(record.cells) == cells
         assert set(np.flatnonzero(code)) == set(cells)
 

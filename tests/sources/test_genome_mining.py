@@ -24,13 +24,19 @@ from bindscope.sources.genome.vocabulary import (
 
 DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
 RELEASE = Release(
-    DATA / "objects.json", DATA / "attributes.json", DATA / "image_data.json",
-    DATA / "object_alias.txt", DATA / "attribute_alias.txt",
-)  # fmt: skip
+    DATA / "objects.json",
+    DATA / "attributes.json",
+    DATA / "image_data.json",
+    DATA / "object_alias.txt",
+    DATA / "attribute_alias.txt",
+)
 COLORS = {
-    "feature": "color", "n_categories": 4, "n_values": 5, "min_category_images": 1,
+    "feature": "color",
+    "n_categories": 4,
+    "n_values": 5,
+    "min_category_images": 1,
     "min_value_images": 1,
-}  # fmt: skip
+}
 
 
 def miner(release=RELEASE, **changes):

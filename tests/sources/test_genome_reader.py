@@ -39,16 +39,25 @@ def images(tmp_path: Path) -> Path:
 
 def section(images: Path, **changes: Any) -> dict[str, Any]:
     source = {
-        "kind": "visual_genome", "feature": "color", "n_categories": 4, "n_values": 5,
-        "min_category_images": 1, "min_value_images": 1, "path": str(GENOME),
+        "kind": "visual_genome",
+        "feature": "color",
+        "n_categories": 4,
+        "n_values": 5,
+        "min_category_images": 1,
+        "min_value_images": 1,
+        "path": str(GENOME),
         "images": str(images),
-    }  # fmt: skip
+    }
     return {
-        "name": "genome", "split": INDEX, "n_scenes": COUNTS, "shard_size": COUNTS,
+        "name": "genome",
+        "split": INDEX,
+        "n_scenes": COUNTS,
+        "shard_size": COUNTS,
         "space": {"kind": "counted", "groups": GROUPS, "max_objects": 20},
-        "source": source | changes.pop("source", {}), "render": {"kind": "photos", "size_px": 16},
+        "source": source | changes.pop("source", {}),
+        "render": {"kind": "photos", "size_px": 16},
         **changes,
-    }  # fmt: skip
+    }
 
 
 def dataset(images: Path, **changes: Any) -> Dataset:
@@ -77,8 +86,10 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
     assert priors.path() in graph.leaves()
     rows = json.loads((tmp_path / priors.path()).read_text())
     assert [(row["dataset"], row["split"], row["n_scenes"]) for row in rows] == [
-        ("genome", "train", 3), ("genome", "val", 1), ("genome", "test", 1),
-    ]  # fmt: skip
+        ("genome", "train", 3),
+        ("genome", "val", 1),
+        ("genome", "test", 1),
+    ]
     assert all(row["spec_key"] == priors.key for row in rows)
     _, splits, *_ = read_source(dataset(images))
     scenes = {
@@ -140,9 +151,12 @@ def test_means_are_over_a_split_with_weights_of_train() -> None:
     rows = assignment_rows({"train": [a], "test": [a, a[:1]]}, (2, 2))
     (alone,) = assignment_entropies([a], corpus_log_weights([a], 2, 2)).code_bits
     assert rows[1] == {
-        "split": "test", "n_scenes": 2, "assignment_bits": pytest.approx(alone / 2, abs=1e-9),
-        "multiset_bits": pytest.approx(alone / 2), "code_bits": pytest.approx(alone / 2),
-    }  # fmt: skip
+        "split": "test",
+        "n_scenes": 2,
+        "assignment_bits": pytest.approx(alone / 2, abs=1e-9),
+        "multiset_bits": pytest.approx(alone / 2),
+        "code_bits": pytest.approx(alone / 2),
+    }
     big = np.stack([np.arange(30)] * 2, axis=1)
     with pytest.raises(BindscopeError, match=r"test, scene 1: an exact count"):
         assignment_rows({"train": [big[:2]], "test": [big[:2], big]}, (30, 30))

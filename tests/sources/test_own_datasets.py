@@ -133,8 +133,12 @@ def test_xarray_names_the_dimensions(done: Graph, folder: Path) -> None:
     opened = bindscope.open(dataset="kitchen", model="vit", layer=1, configfile="kitchen.yaml")
     named = opened.to_xarray()
     assert dict(named.sizes) == {
-        "scene": len(opened.objects), "layer": 1, "feature": 16, "object_type": 6, "value": 5,
-    }  # fmt: skip
+        "scene": len(opened.objects),
+        "layer": 1,
+        "feature": 16,
+        "object_type": 6,
+        "value": 5,
+    }
     last = named.sel(scene=opened.scenes[-1], layer="1")
     assert (last["activations"] == opened.activations[-1]).all()
     assert (last["objects"] == opened.objects[-1]).all()
@@ -143,8 +147,10 @@ def test_xarray_names_the_dimensions(done: Graph, folder: Path) -> None:
 def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None:
     def keys(config: dict[str, Any]) -> dict[str, str]:
         graph = planned(config)
-        return {f"{p.rule} {sorted(p.wildcards)} {p.wildcards.get('split')}": p.key
-                for p in graph.products.values()}  # fmt: skip
+        return {
+            f"{p.rule} {sorted(p.wildcards)} {p.wildcards.get('split')}": p.key
+            for p in graph.products.values()
+        }
 
     before = keys(example())
     path = folder / "own_images" / "objects.csv"
@@ -179,8 +185,10 @@ def test_known_answer_encoders_do_not_go_with_scenes_that_are_read(folder: Path)
 def test_a_known_law_has_exact_priors_and_no_flag(folder: Path) -> None:
     config = example()
     config["datasets"][0]["space"] = {
-        "kind": "uniform", "max_objects": 3, "groups": config["datasets"][0]["space"]["groups"],
-    }  # fmt: skip
+        "kind": "uniform",
+        "max_objects": 3,
+        "groups": config["datasets"][0]["space"]["groups"],
+    }
     graph = planned(config)
     assert not graph.select("counted_priors", "counted_anchors")
     (priors,) = graph.select("priors")

@@ -117,8 +117,16 @@ def test_the_names_of_the_index_become_the_150_classes(release: Path) -> None:
     assert len(classes.names) == 151
     numbers = {code: classes.of_code[code] + 1 for code in NAMES}
     assert numbers == {
-        1: 151, WALL: 1, BUILDING: 2, CAR: 21, 774: 15, 783: 15, ZITHER: 151, 1023: 142, 1024: 90,
-    }  # fmt: skip
+        1: 151,
+        WALL: 1,
+        BUILDING: 2,
+        CAR: 21,
+        774: 15,
+        783: 15,
+        ZITHER: 151,
+        1023: 142,
+        1024: 90,
+    }
     assert [code for code in NAMES if classes.stuff[code]] == [WALL, BUILDING]
     assert classes.names[20] == BENCHMARK[21][1]
 
@@ -170,17 +178,19 @@ def test_the_releases_own_parts(kind: str, tmp_path: Path) -> None:
     assert len(held_in) == 33
     assert all("train" in image for image in held_in)
     assert [r.image for r in splits["val"]] == [
-        image for image in sorted(held_in, key=held_in.index)
+        image
+        for image in sorted(held_in, key=held_in.index)
         if split_of(image, held_out=False) == "val"
-    ]  # fmt: skip
+    ]
     assert 1 < len(splits["val"]) < 15
 
 
 def test_what_is_left_out_is_listed_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unlabelled = Photo("ADE_val_3", np.zeros((9, 9, 3), np.uint8), np.zeros((9, 9), int), (),
-                       "validation")  # fmt: skip
+    unlabelled = Photo(
+        "ADE_val_3", np.zeros((9, 9, 3), np.uint8), np.zeros((9, 9), int), (), "validation"
+    )
     more = [draw(f"ADE_val_{i}", (20, 20), (CAR,), "validation") for i in (4, 5)]
     photos = [*ADE, unlabelled, *more]
     release = write_ade20k(tmp_path, photos)
@@ -325,12 +335,15 @@ def recode(path: Path) -> None:
         ("objectInfo150.csv", Path.unlink, r"Info150\.csv: there is no such file(.|\n)*Stuff"),
         ("objectInfo150.csv", cut, r"has not 150 classes in order, but \d"),
         ("index_ade20k.pkl", lambda p: p.write_bytes(pickle.dumps([1])), "is no index of ADE20K"),
-        ("index_ade20k.pkl",
-         lambda p: p.write_bytes(pickle.dumps(
-             {"objectnames": ["a"], "folder": ["/etc"], "filename": ["x.jpg"]})),
-         "which is no folder of ADE20K"),
+        (
+            "index_ade20k.pkl",
+            lambda p: p.write_bytes(
+                pickle.dumps({"objectnames": ["a"], "folder": ["/etc"], "filename": ["x.jpg"]})
+            ),
+            "which is no folder of ADE20K",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_ade20k_is_named(
     name: str, damage: Callable[[Path], object], message: str, release: Path
 ) -> None:
@@ -373,18 +386,33 @@ def change(path: Path, alter: Callable[[dict[str, Any]], object]) -> None:
     ("damage", "message"),
     [
         (cut, r"panoptic_train2017\.json"),
-        (lambda p: change(p, lambda c: c["categories"].pop()), "annotations 1: there is no "
-         "category with the id 199"),
-        (lambda p: change(p, lambda c: c["images"].pop(0)), "annotations 0: there is no image "
-         "with the id 139"),
-        (lambda p: change(p, lambda c: c["annotations"][1].pop("segments_info")),
-         r"annotations 1: is no entry of panoptic annotations \(no 'segments_info'\)"),
-        (lambda p: change(p, lambda c: c["annotations"][0]["segments_info"][1].update(
-            c["annotations"][0]["segments_info"][0])), "is the number of two objects"),
-        (lambda p: (p.parent / "panoptic_train2017" / "000000000009.png").unlink(),
-         r"annotations 0: there is no mask .*000000000009\.png"),
+        (
+            lambda p: change(p, lambda c: c["categories"].pop()),
+            "annotations 1: there is no category with the id 199",
+        ),
+        (
+            lambda p: change(p, lambda c: c["images"].pop(0)),
+            "annotations 0: there is no image with the id 139",
+        ),
+        (
+            lambda p: change(p, lambda c: c["annotations"][1].pop("segments_info")),
+            r"annotations 1: is no entry of panoptic annotations \(no 'segments_info'\)",
+        ),
+        (
+            lambda p: change(
+                p,
+                lambda c: c["annotations"][0]["segments_info"][1].update(
+                    c["annotations"][0]["segments_info"][0]
+                ),
+            ),
+            "is the number of two objects",
+        ),
+        (
+            lambda p: (p.parent / "panoptic_train2017" / "000000000009.png").unlink(),
+            r"annotations 0: there is no mask .*000000000009\.png",
+        ),
     ],
-)  # fmt: skip
+)
 def test_damaged_annotations_of_coco_are_named(
     damage: Callable[[Path], object], message: str, panoptic: Path
 ) -> None:

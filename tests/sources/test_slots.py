@@ -24,8 +24,12 @@ from bindscope.sources.records import objects_of, read_records, slots_in, write_
 
 HALF = {"train": 2, "val": 1, "test": 1}
 COLUMNS = [{"color": "c1", "shape": "s1"}, {"color": "c2", "shape": "s2"}]
-ROWS = ["a.png,red,cube,blue,cone", "b.png,,,red,cone", "c.png,blue,cube,blue,cube",
-        "d.png,blue,cone,,"]  # fmt: skip
+ROWS = [
+    "a.png,red,cube,blue,cone",
+    "b.png,,,red,cone",
+    "c.png,blue,cube,blue,cube",
+    "d.png,blue,cone,,",
+]
 
 
 def picture(path: Path) -> None:
@@ -39,9 +43,13 @@ def table(folder: Path, rows: list[str], **source: Any) -> Dataset:
     for row in rows:
         picture(folder / row.partition(",")[0])
     content = {
-        "kind": "table", "path": str(folder / "scenes.csv"), "slots": COLUMNS, "repeats": True,
-        "values": {"color": ["red", "blue"], "shape": ["cube", "cone"]}, **source,
-    }  # fmt: skip
+        "kind": "table",
+        "path": str(folder / "scenes.csv"),
+        "slots": COLUMNS,
+        "repeats": True,
+        "values": {"color": ["red", "blue"], "shape": ["cube", "cone"]},
+        **source,
+    }
     split = {"rule": "index", "sizes": HALF}
     return dataset(counted(2, color=2, shape=2), split, HALF, slots=2, source=content)
 
@@ -96,8 +104,16 @@ def test_columns_that_do_not_fit_are_refused(
         table(tmp_path, ROWS, **source)
 
 
-FIELDS = ["filename", "world_name", "character_name", "character2_name", "character_texture",
-          "character2_texture", "character_pos", "character2_pos"]  # fmt: skip
+FIELDS = [
+    "filename",
+    "world_name",
+    "character_name",
+    "character2_name",
+    "character_texture",
+    "character2_texture",
+    "character_pos",
+    "character2_pos",
+]
 
 
 def write_spare(folder: Path, scenes: list[tuple[str, ...]]) -> None:
@@ -138,10 +154,12 @@ def test_pug_spare_is_read_from_files_that_we_write(tmp_path: Path) -> None:
     assert [record.image for record in records] == [f"Desert/{i:07d}.png" for i in range(3, 7)]
     slots = slots_in(records, 2)
     expected = [
-        [8 * VALUES["character"].index(n) + VALUES["texture"].index(t)
-         for n, t in zip(pair, texture, strict=True)]
+        [
+            8 * VALUES["character"].index(n) + VALUES["texture"].index(t)
+            for n, t in zip(pair, texture, strict=True)
+        ]
         for pair, texture in pairs
-    ]  # fmt: skip
+    ]
     np.testing.assert_array_equal(slots, expected)
     assert values == VALUES
     groups = [(g["name"], g["values"]) for g in value_names(config)]
@@ -168,6 +186,12 @@ def test_pug_spare_says_what_is_wrong(tmp_path: Path) -> None:
         spare(tmp_path, HALF, terms_accepted=False)
     with pytest.raises(ValidationError, match=r"character \(12\) and texture \(8\)"):
         Dataset.model_validate(
-            {**spare(tmp_path, HALF).model_dump(mode="json"),
-             "space": {"kind": "counted", "groups": [{"name": "a", "size": 2}], "max_objects": 2}}
-        )  # fmt: skip
+            {
+                **spare(tmp_path, HALF).model_dump(mode="json"),
+                "space": {
+                    "kind": "counted",
+                    "groups": [{"name": "a", "size": 2}],
+                    "max_objects": 2,
+                },
+            }
+        )

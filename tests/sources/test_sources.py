@@ -43,9 +43,10 @@ KEYS = {"spec_key": "0" * 64, "code_key": "1" * 16}
 def dataset(folder: Path, **changes: Any) -> Dataset:
     """The four objects above; `source__x` changes a key of the source."""
     source = {
-        "kind": "table", "path": str(folder / "objects.csv"),
+        "kind": "table",
+        "path": str(folder / "objects.csv"),
         "values": {"color": ["red", "blue"], "shape": ["circle", "square"]},
-    }  # fmt: skip
+    }
     source |= {k.removeprefix("source__"): changes.pop(k) for k in list(changes) if "__" in k}
     keys = {"space": counted(2, color=2, shape=2), "split": {"rule": "column"}, "source": source}
     return datasets_by_hand.dataset(**keys | changes)
@@ -81,8 +82,10 @@ def test_a_table_becomes_records(folder: Path) -> None:
     images, splits, *_ = read_source(dataset(folder, source__boxes=BOXES))
     assert images == str(folder)
     assert {split: [r.image for r in records] for split, records in splits.items()} == {
-        "train": ["a.png"], "val": ["b.png"], "test": ["c.png"],
-    }  # fmt: skip
+        "train": ["a.png"],
+        "val": ["b.png"],
+        "test": ["c.png"],
+    }
     (first,) = splits["train"]
     # Cells: the last group varies fastest; red circle = 0, blue square = 3.
     assert first.cells == (0, 3)
@@ -128,7 +131,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         ("objects.csv, row 5", "is empty or not finite", "left < right"),
     ),
     "no rows": ({"rows": []}, ("objects.csv", "has no rows", "a row for every object")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -176,10 +179,13 @@ class Alphabet:
 def test_a_reader_of_ones_own_is_a_class_and_an_entry(folder: Path) -> None:
     config = dataset(
         folder,
-        source={"kind": "python", "reader": f"{__name__}:Alphabet",
-                "options": {"images": str(folder)}},
+        source={
+            "kind": "python",
+            "reader": f"{__name__}:Alphabet",
+            "options": {"images": str(folder)},
+        },
         split={"rule": "index", "sizes": {"train": 1, "val": 1, "test": 1}},
-    )  # fmt: skip
+    )
     images, splits, *_ = read_source(config)
     assert images == str(folder)
     assert [splits[s][0].cells for s in ("train", "val", "test")] == [(0,), (2,), (0,)]

@@ -25,9 +25,11 @@ from bindscope.studies.build import read_graph
 SIZE = (12, 8)
 HEADER = "image,mask,id,color,x,y,w,h"
 ROWS = [
-    "a.jpg,a.png,1,red,0,0,4,8", "a.jpg,a.png,7,blue,6,0,6,8",
-    "b.jpg,b.png,1,red,0,0,4,8", "c.jpg,c.png,7,blue,6,0,6,8",
-]  # fmt: skip
+    "a.jpg,a.png,1,red,0,0,4,8",
+    "a.jpg,a.png,7,blue,6,0,6,8",
+    "b.jpg,b.png,1,red,0,0,4,8",
+    "c.jpg,c.png,7,blue,6,0,6,8",
+]
 NUMBERS = np.zeros(SIZE[::-1], np.uint8)
 NUMBERS[:, :4], NUMBERS[:, 6:] = 1, 7
 
@@ -54,13 +56,16 @@ def raw(folder: Path, rows: list[str] = ROWS, **source: Any) -> dict[str, Any]:
         "space": {"kind": "counted", "groups": [{"name": "color", "size": 2}], "max_objects": 2},
         "split": {"rule": "index", "sizes": {"train": 1, "val": 1, "test": 1}},
         "source": {
-            "kind": "table", "path": str(folder / "objects.csv"), "masks": {},
+            "kind": "table",
+            "path": str(folder / "objects.csv"),
+            "masks": {},
             "values": {"color": ["red", "blue"]},
-            "boxes": {"format": "xywh", "columns": ["x", "y", "w", "h"]}, **source,
+            "boxes": {"format": "xywh", "columns": ["x", "y", "w", "h"]},
+            **source,
         },
         "n_scenes": {"train": 1, "val": 1, "test": 1},
         "render": {"kind": "photos", "size_px": 24},
-    }  # fmt: skip
+    }
 
 
 def read(folder: Path, rows: list[str] = ROWS, **source: Any) -> Any:
@@ -156,13 +161,19 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut photo": (lambda f: cut(f / "b.jpg"), r"b\.jpg .*does not decode as an image"),
     "no photo": (lambda f: (f / "b.jpg").unlink(), r"row 4: there is no image .*b\.jpg"),
     "no mask": (lambda f: (f / "b.png").unlink(), r"row 4: there is no mask .*b\.png"),
-    "lossy mask": (lambda f: replace(f / "b.png", Image.fromarray(NUMBERS), "JPEG"),
-                   r"b\.png .*is a JPEG"),
-    "other size": (lambda f: replace(f / "b.png", Image.new("L", (3, 3), 1)),
-                   r"b\.png .*is 3 x 3 pixels, and its image 12 x 8"),
-    "no such object": (lambda f: replace(f / "b.png", Image.new("L", SIZE, 9)),
-                       r"b\.png .*no pixel with the number 1, .*; its pixels have 9"),
-}  # fmt: skip
+    "lossy mask": (
+        lambda f: replace(f / "b.png", Image.fromarray(NUMBERS), "JPEG"),
+        r"b\.png .*is a JPEG",
+    ),
+    "other size": (
+        lambda f: replace(f / "b.png", Image.new("L", (3, 3), 1)),
+        r"b\.png .*is 3 x 3 pixels, and its image 12 x 8",
+    ),
+    "no such object": (
+        lambda f: replace(f / "b.png", Image.new("L", SIZE, 9)),
+        r"b\.png .*no pixel with the number 1, .*; its pixels have 9",
+    ),
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -194,17 +205,27 @@ def test_a_mended_image_is_looked_at_again(folder: Path) -> None:
 
 def test_all_problems_are_one_message(folder: Path) -> None:
     rows = [
-        ROWS[0].replace("red", "rde"), ROWS[1].replace("blue", ""), ROWS[2].replace(",8", ",x"),
-        "b.jpg,c.png,7,blue,6,0,6,8", "d.jpg,d.png,1,rde,0,0,4,8", "c.jpg,c.png",
+        ROWS[0].replace("red", "rde"),
+        ROWS[1].replace("blue", ""),
+        ROWS[2].replace(",8", ",x"),
+        "b.jpg,c.png,7,blue,6,0,6,8",
+        "d.jpg,d.png,1,rde,0,0,4,8",
+        "c.jpg,c.png",
         ROWS[3].replace("c.png", "a.png").replace("6,8", "60,8"),
-    ]  # fmt: skip
+    ]
     cut(folder / "c.jpg")
     with pytest.raises(InputError) as error:
         read(folder, rows)
-    for text in ("row 3, column 'color': is empty", "row 4, column 'h': 'x' is no number",
-                 "row 5, column 'mask': gives b.jpg 'c.png', row 4 'b.png'", "row 7: has not the 8",
-                 "'rde' is not in the vocabulary; did you mean 'red'?", "there is no image",
-                 "c.jpg (", "does not decode"):  # fmt: skip
+    for text in (
+        "row 3, column 'color': is empty",
+        "row 4, column 'h': 'x' is no number",
+        "row 5, column 'mask': gives b.jpg 'c.png', row 4 'b.png'",
+        "row 7: has not the 8",
+        "'rde' is not in the vocabulary; did you mean 'red'?",
+        "there is no image",
+        "c.jpg (",
+        "does not decode",
+    ):
         assert text in str(error.value)
     assert str(error.value).count("fill it in") == 1
 
@@ -227,7 +248,11 @@ def test_n_scenes_all_takes_what_there_is(folder: Path) -> None:
     with pytest.raises(ConfigError, match="has 1 values, but the group's size is 2") as error:
         read_graph({"datasets": [few], "models": [], "studies": {}}, "x.yaml")
     assert "n_scenes" not in str(error.value)
-    drawn = {"name": "drawn", "n_scenes": "all", "split": {"rule": "random"},
-             "space": entry["space"] | {"kind": "uniform"}}  # fmt: skip
+    drawn = {
+        "name": "drawn",
+        "n_scenes": "all",
+        "split": {"rule": "random"},
+        "space": entry["space"] | {"kind": "uniform"},
+    }
     with pytest.raises(ConfigError, match="n_scenes: all is for scenes of"):
         read_graph({"datasets": [drawn], "models": [], "studies": {}}, "x.yaml")

@@ -42,11 +42,18 @@ from bindscope.sources.table import TableReader
 @pytest.mark.parametrize(
     "url",
     [
-        "file:///etc/passwd", "a.zip", "https:///a.zip", "https://host/", "https://host/data/..",
-        "https://host/" + "a" * 300, "https://[host/a.zip", "https://host:99999/a.zip",
-        "https://host/a\n.zip", "https://ada:secret@host/a.zip",
+        "file:///etc/passwd",
+        "a.zip",
+        "https:///a.zip",
+        "https://host/",
+        "https://host/data/..",
+        "https://host/" + "a" * 300,
+        "https://[host/a.zip",
+        "https://host:99999/a.zip",
+        "https://host/a\n.zip",
+        "https://ada:secret@host/a.zip",
     ],
-)  # fmt: skip
+)
 def test_addresses_that_are_not_downloaded(url: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the address (?s:.)*remedy") as refused:
         download.fetch(url, "0" * 64, tmp_path, wait_s=0)

@@ -49,8 +49,9 @@ def test_an_end_is_not_above_what_there_is():
     assert free.asymptote[0] > 8.6
     assert bound.asymptote[0] == 8.6
     assert bound.residual[0] > free.residual[0]
-    np.testing.assert_array_equal(fit_power_laws(N, curve[None], most=20.0).asymptote,
-                                  free.asymptote)  # fmt: skip
+    np.testing.assert_array_equal(
+        fit_power_laws(N, curve[None], most=20.0).asymptote, free.asymptote
+    )
 
 
 def test_curves_are_fitted_one_by_one():

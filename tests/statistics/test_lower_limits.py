@@ -17,9 +17,15 @@ def test_of_two_values_it_is_the_limit_of_clopper_and_pearson(ones, n):
 
 @pytest.mark.parametrize(
     ("ones", "n", "threshold"),
-    [(20, 20, 0.75), (3, 10, 0.1), (1, 1, 0.3), (199, 200, 0.95), (1000, 1000, 0.75),
-     (100, 200, 0.95)],
-)  # fmt: skip
+    [
+        (20, 20, 0.75),
+        (3, 10, 0.1),
+        (1, 1, 0.3),
+        (199, 200, 0.95),
+        (1000, 1000, 0.75),
+        (100, 200, 0.95),
+    ],
+)
 def test_of_two_values_the_p_value_is_the_binomial_tests(ones, n, threshold):
     values = np.repeat([1.0, 0.0], [ones, n - ones])
     expected = stats.binomtest(ones, n, threshold, alternative="greater").pvalue

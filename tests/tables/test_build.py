@@ -17,9 +17,12 @@ from bindscope.tables.rules import layer_number
 from bindscope.tables.write import name_of, parquet_bytes, read_table, write_table
 
 JOINED = (
-    "null_loss_object_bits", "null_loss_feature_bits", "truth_bits", "truth_conditional_bits",
+    "null_loss_object_bits",
+    "null_loss_feature_bits",
+    "truth_bits",
+    "truth_conditional_bits",
     "split_gap_bits",
-)  # fmt: skip
+)
 
 
 class Products:
@@ -259,8 +262,15 @@ def test_html_holds_text_not_markup(products, tmp_path):
 
 
 def test_assignments_join_the_priors_of_their_dataset_and_split(products):
-    row = {"dataset": "colorshape", "split": "test", "n_scenes": 9, "assignment_bits": 3.0,
-           "multiset_bits": 2.0, "code_bits": 2.0, **KEYS}  # fmt: skip
+    row = {
+        "dataset": "colorshape",
+        "split": "test",
+        "n_scenes": 9,
+        "assignment_bits": 3.0,
+        "multiset_bits": 2.0,
+        "code_bits": 2.0,
+        **KEYS,
+    }
     path = products.json("assignments.json", [row])
     products.given["assignments"].append(to_input(path))
     table = PRIORS.build(products.inputs)

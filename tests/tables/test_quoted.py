@@ -24,10 +24,19 @@ GROUPS = [{"name": "trained", "models": ["trained-0", "trained-1"]}]
 
 def row(model, bits, layer="1", dataset="shapes", seed=0, flags="", share=0.9):
     return {
-        "dataset": dataset, "model": model, "layer": layer, "seed": seed, "flags": flags,
-        "bits": bits, "bits_low": bits - 0.1, "bits_high": bits + 0.1, "entropy_bits": 5.0,
-        "share": share, "share_low": share - 0.05, "share_high": share + 0.05,
-    }  # fmt: skip
+        "dataset": dataset,
+        "model": model,
+        "layer": layer,
+        "seed": seed,
+        "flags": flags,
+        "bits": bits,
+        "bits_low": bits - 0.1,
+        "bits_high": bits + 0.1,
+        "entropy_bits": 5.0,
+        "share": share,
+        "share_low": share - 0.05,
+        "share_high": share + 0.05,
+    }
 
 
 def quoted(*rows):
@@ -88,8 +97,11 @@ def test_a_bound_is_rounded_down_and_an_estimate_says_about():
 
 
 def test_the_best_is_the_largest_or_has_the_smallest_loss_and_rows_are_in_order():
-    rows = [row("a", 1.0, layer="10") | {"loss": 0.3}, row("b", 3.0) | {"loss": 0.5},
-            row("a", 2.0, layer="2") | {"loss": 0.1}]  # fmt: skip
+    rows = [
+        row("a", 1.0, layer="10") | {"loss": 0.3},
+        row("b", 3.0) | {"loss": 0.5},
+        row("a", 2.0, layer="2") | {"loss": 0.1},
+    ]
     here = quoted(*rows)
     assert here.best(BITS).row["model"] == "b"
     assert here.best(BITS, by="loss").row["layer"] == "2"

@@ -41,10 +41,16 @@ BROKEN = {
     "needs a reason": {"loss_feature_bits": None, "conditional_binding_bits": None},
     "reason": {"status": "failed"},
     "an ok row has an estimate": {
-        "binding_bits": None, "binding_ratio": None, "conditional_binding_bits": None,
-        "conditional_binding_ratio": None, "binding_lower_bound_bits": None,
-        "conditional_binding_lower_bound_bits": None, "feature_lower_bound_bits": None,
-        "count_lower_bound_bits": None, "pairing_lower_bound_bits": None, "reason": "left out",
+        "binding_bits": None,
+        "binding_ratio": None,
+        "conditional_binding_bits": None,
+        "conditional_binding_ratio": None,
+        "binding_lower_bound_bits": None,
+        "conditional_binding_lower_bound_bits": None,
+        "feature_lower_bound_bits": None,
+        "count_lower_bound_bits": None,
+        "pairing_lower_bound_bits": None,
+        "reason": "left out",
     },
     "h_object_given_feature_bits = ": {"h_feature_bits": 7.0},
     "binding_bits = ": {"binding_bits": 9.0},
@@ -84,11 +90,14 @@ BROKEN = {
     "column dataset": {"dataset": "Color Shape"},
     "column accuracy_object": {"accuracy_object": 1.2},
     "column loss_object_bits: at least 0": {
-        "loss_object_bits": -1.0, "binding_bits": None, "binding_ratio": None, "reason": "why",
+        "loss_object_bits": -1.0,
+        "binding_bits": None,
+        "binding_ratio": None,
+        "reason": "why",
     },
     "column h_object_bits: must not be null": {"h_object_bits": None},
     "column binding_bits_high: finite": {"binding_bits_high": math.inf},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", BROKEN)

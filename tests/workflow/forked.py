@@ -47,8 +47,10 @@ class Calls:
             return
         if code.co_filename.startswith(self.source) and code.co_flags & self.FUNCTION:
             callers = self._callers(frame)
-            if any(caller.co_name == "<module>" and caller.co_filename.startswith(self.source)
-                   for caller in callers):  # fmt: skip
+            if any(
+                caller.co_name == "<module>" and caller.co_filename.startswith(self.source)
+                for caller in callers
+            ):
                 return  # a module computes a constant while it is imported
             name, called = self._module(code), code.co_qualname.partition(".")[0]
             by = next((self._module(c) for c in callers), "")
@@ -87,10 +89,15 @@ def run(product: Product) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     log = f"results/logs/{stem(product.rule).format(**product.wildcards)}.log"
     snakemake = SimpleNamespace(
-        rule=product.rule, input=Names(product.files()), output=Names(outputs), log=[log],
-        params=SimpleNamespace(spec=product.spec, code=product.code), scriptdir=script.parent,
-        wildcards=Names(product.wildcards), resources=Names(units=product.work.units),
-    )  # fmt: skip
+        rule=product.rule,
+        input=Names(product.files()),
+        output=Names(outputs),
+        log=[log],
+        params=SimpleNamespace(spec=product.spec, code=product.code),
+        scriptdir=script.parent,
+        wildcards=Names(product.wildcards),
+        resources=Names(units=product.work.units),
+    )
     runpy.run_path(str(script), {"snakemake": snakemake})
     missing = [path for path in outputs.values() if not Path(path).exists()]
     assert not missing, missing

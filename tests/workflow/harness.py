@@ -25,8 +25,15 @@ from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
-    "Snakefile", "requirements.lock", "workflow", "profiles", "config", "envs", "src", "resources",
-)  # fmt: skip
+    "Snakefile",
+    "requirements.lock",
+    "workflow",
+    "profiles",
+    "config",
+    "envs",
+    "src",
+    "resources",
+)
 # What Snakemake and commands import, beside what jobs do.
 LAUNCHERS = ("psutil", "rich.progress", "snakemake.cli", "torch._dynamo")
 HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")  # bytecode that another process is writing
@@ -134,9 +141,15 @@ class Clone:
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of Snakemake, with the plain interpreter."""
         return [
-            sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", self.configfile,
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--cores",
+            "2",
+            "--configfile",
+            self.configfile,
             *arguments,
-        ]  # fmt: skip
+        ]
 
     def would_run(self, *arguments: str) -> Counter[str]:
         """Count the jobs of a dry run by rule, `all` left out."""
@@ -211,7 +224,14 @@ def flip_a_byte(path: Path) -> None:
 
 def forget() -> None:
     """Forget what was computed of modules: the next key reads them again."""
-    functions = (keys.parse_module, keys.module_file, keys.closure, keys.hash_step, keys._used_by,
-                 keys._file, keys.is_outside)  # fmt: skip
+    functions = (
+        keys.parse_module,
+        keys.module_file,
+        keys.closure,
+        keys.hash_step,
+        keys._used_by,
+        keys._file,
+        keys.is_outside,
+    )
     for function in functions:
         function.cache_clear()

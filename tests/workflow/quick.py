@@ -110,9 +110,8 @@ def _few_toys(section: dict[str, Any], models: set[str]) -> dict[str, Any]:
         for toy in reversed(section["toys"])
     }
     toys = [
-        toy for toy in section["toys"]
-        if toy in ways.values() or f"toy:{toy['name']}" in models
-    ]  # fmt: skip
+        toy for toy in section["toys"] if toy in ways.values() or f"toy:{toy['name']}" in models
+    ]
     for toy in toys:
         if toy.get("source", TRAINED) == TRAINED:
             toy["training"] = SHORT_TOY  # 900 steps are the least that passes its gates
@@ -139,14 +138,19 @@ def without_embeddings(config: Config) -> Config:
         return config
     first = section.dual_encoders[0]
     changes = {
-        "planted": (), "dual_encoders": (first,),
+        "planted": (),
+        "dual_encoders": (first,),
         "analyses": tuple(
-            entry.model_copy(update={
-                "dual_encoders": (first.name,), "complexity": _one_approximator(entry.complexity),
-            })
-            for entry in section.analyses if entry.dual_encoders
+            entry.model_copy(
+                update={
+                    "dual_encoders": (first.name,),
+                    "complexity": _one_approximator(entry.complexity),
+                }
+            )
+            for entry in section.analyses
+            if entry.dual_encoders
         ),
-    }  # fmt: skip
+    }
     studies = config.studies.model_copy(update={"concepts": section.model_copy(update=changes)})
     return config.model_copy(update={"studies": studies, "datasets": (), "models": ()})
 

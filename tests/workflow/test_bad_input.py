@@ -35,8 +35,14 @@ MISTAKES = {
         "correct the `path:` of the source",
     ),
     "more objects than cells": (
-        {"datasets.0.space": {"kind": "uniform", "groups": GROUPS, "min_objects": 7,
-                              "max_objects": 9}},
+        {
+            "datasets.0.space": {
+                "kind": "uniform",
+                "groups": GROUPS,
+                "min_objects": 7,
+                "max_objects": 9,
+            }
+        },
         "datasets.0.space: min_objects is 7, but the groups make only 6 cells",
         "config/README.md lists every key",
     ),
@@ -46,12 +52,16 @@ MISTAKES = {
         "give val more buckets",
     ),
     "more feature codes than there are": (
-        {"datasets.0.split": {"rule": "ranked_feature_codes",
-                              "n_feature_codes": {"train": 16, "val": 2, "test": 2}}},
+        {
+            "datasets.0.split": {
+                "rule": "ranked_feature_codes",
+                "n_feature_codes": {"train": 16, "val": 2, "test": 2},
+            }
+        },
         "datasets.tiny.split.n_feature_codes: the splits ask for 20 feature codes, the space has ",
         "lower train, val or test",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +106,20 @@ def test_a_dry_run_says_it_once_and_nothing_else(mistake: str, source: Clone) ->
 BAD_MODELS = {
     "models.2": {"name": "hub", "source": f"hf:some/model@{'0' * 40}", "n_layers": 2},
     "models.3": {
-        "name": "odd", "source": "timm:vit_tiny_patch16_224", "n_layers": 1, "pretrained": False,
-        "input_px": 100, "overrides": {"depth": 1, "embed_dim": 16, "num_heads": 2},
+        "name": "odd",
+        "source": "timm:vit_tiny_patch16_224",
+        "n_layers": 1,
+        "pretrained": False,
+        "input_px": 100,
+        "overrides": {"depth": 1, "embed_dim": 16, "num_heads": 2},
     },
     "studies.binding_information.fits.3": {
-        "name": "bad", "datasets": ["tiny"], "models": ["hub", "odd"], "probes": ["linear"],
+        "name": "bad",
+        "datasets": ["tiny"],
+        "models": ["hub", "odd"],
+        "probes": ["linear"],
     },
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -139,9 +156,15 @@ class Run:
 
 
 CASES = (
-    "flipped byte", "missing chunk", "truncated manifest", "another configuration",
-    "missing weights", "wrong image size", "no room before", "no room while writing",
-)  # fmt: skip
+    "flipped byte",
+    "missing chunk",
+    "truncated manifest",
+    "another configuration",
+    "missing weights",
+    "wrong image size",
+    "no room before",
+    "no room while writing",
+)
 
 
 def damage(clone: Clone) -> dict[str, Case]:
@@ -166,14 +189,16 @@ def damage(clone: Clone) -> dict[str, Case]:
     pooled = product("pooled", model="vit", part="first")
     return {
         "flipped byte": Case(
-            anchors["train"], f"{flipped}: the chunk is damaged (its checksum differs)",
+            anchors["train"],
+            f"{flipped}: the chunk is damaged (its checksum differs)",
             again.format(train.path()),
         ),
         "missing chunk": Case(
             anchors["val"], f"{missing}: the chunk is missing", again.format(val.path())
         ),
         "truncated manifest": Case(
-            anchors["test"], f"{test.path()}: {CHANGED}",
+            anchors["test"],
+            f"{test.path()}: {CHANGED}",
             again.format(test.path()),
         ),
         "another configuration": Case(
@@ -182,7 +207,8 @@ def damage(clone: Clone) -> dict[str, Case]:
             again.format(foreign.path()),
         ),
         "missing weights": Case(
-            weights, f"some/model@{'0' * 40}: the download failed",
+            weights,
+            f"some/model@{'0' * 40}: the download failed",
             f"where there is a network, run `snakemake --cores all --force {weights.path()} "
             f"--configfile {clone.configfile}`",
         ),
@@ -198,7 +224,7 @@ def damage(clone: Clone) -> dict[str, Case]:
         "no room while writing": Case(
             priors, f"{priors.path()}: the disk is full", "free space (`bindscope gc`"
         ),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
@@ -210,10 +236,16 @@ def failed(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Run:
     cases = damage(clone)
     path = os.pathsep.join(map(str, (FULL_DISK, ROOT / "src")))
     done = clone.snakemake(
-        "--keep-going", "--forcerun", "anchors", "pooled", "priors",
-        "--", *(case.job.path() for case in cases.values()),
-        environment={"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}, check=False,
-    )  # fmt: skip
+        "--keep-going",
+        "--forcerun",
+        "anchors",
+        "pooled",
+        "priors",
+        "--",
+        *(case.job.path() for case in cases.values()),
+        environment={"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
     return Run(clone, cases, done.returncode, done.stdout + done.stderr)
 
 

@@ -23,9 +23,14 @@ SOURCE = ROOT / "src" / "bindscope"
 SECTIONS = ROOT / "tests" / "studies"
 # All that these decide stands in the spec, or is which code runs.
 DECIDE_NOTHING = (
-    "cli.py", "commands/", "graph/", "studies/build.py", "tables/compare.py", "tables/describe.py",
+    "cli.py",
+    "commands/",
+    "graph/",
+    "studies/build.py",
+    "tables/compare.py",
+    "tables/describe.py",
     *(f"studies/{study}/study.py" for study in STUDIES),
-)  # fmt: skip
+)
 
 
 def more_sections() -> dict[str, Any]:
@@ -85,8 +90,11 @@ def test_studies_are_in_the_code_of_their_own_products_alone() -> None:
 def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
     from bindscope.core.registries import studies
 
-    of_study = {entry.name: {f"figure {figure.name}" for figure in study.figures}
-                for study in studies().values() for entry in study.figures}  # fmt: skip
+    of_study = {
+        entry.name: {f"figure {figure.name}" for figure in study.figures}
+        for study in studies().values()
+        for entry in study.figures
+    }
     for product in ci_products():
         if product.rule == "figure":
             path, _, _ = product.content["implementation"].partition(":")

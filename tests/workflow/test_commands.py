@@ -135,11 +135,13 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
 
 def test_plan_names_the_changed_key_the_new_entity_and_a_mistake(clone: Clone) -> None:
     changed = clone.with_configfile("config/other.yaml")
-    changed.edit({
-        f"{STUDY}.probes.1.rank": 3,
-        f"{STUDY}.probes.3": {"name": "dnn", "family": "dnn"},
-        f"{STUDY}.fits.0.probes": ["linear", "quadratic", "dnn"],
-    })  # fmt: skip
+    changed.edit(
+        {
+            f"{STUDY}.probes.1.rank": 3,
+            f"{STUDY}.probes.3": {"name": "dnn", "family": "dnn"},
+            f"{STUDY}.fits.0.probes": ["linear", "quadratic", "dnn"],
+        }
+    )
     plan = changed.bindscope("plan").stdout
     assert re.search(r"^ +2 +fit +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
     assert re.search(r"^ +2 +fit +new$", plan, re.MULTILINE)
@@ -166,10 +168,13 @@ def test_verify_finds_a_flipped_byte_and_deleted_stores_and_repairs_them(
     clone = finished.copy(tmp_path / "clone")
     configured = yaml.safe_load((clone.path / clone.configfile).read_text())
     blocks = configured["studies"]["binding_information"]["fits"]
-    clone.edit({  # less to make again
-        f"{STUDY}.fits": [b for b in blocks if b["models"] == ["identity"]],
-        f"{STUDY}.learning_curves": [], "report.figures": ["calibration"],
-    })  # fmt: skip
+    clone.edit(
+        {  # less to make again
+            f"{STUDY}.fits": [b for b in blocks if b["models"] == ["identity"]],
+            f"{STUDY}.learning_curves": [],
+            "report.figures": ["calibration"],
+        }
+    )
     clone.snakemake()
     sound_lines = checked(clone, 0)
     assert command("verify", clone=clone) == (0, sound_lines, "")

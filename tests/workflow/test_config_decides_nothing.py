@@ -196,21 +196,32 @@ NOT_READ = {
     **{
         rule: {"model.extraction.keep_patches"}
         for rule in (
-            "patches_temporary", "sampled", "sampled_temporary", "same_object_maps", "joint",
-            "text_embeddings", "same_object_effects",
+            "patches_temporary",
+            "sampled",
+            "sampled_temporary",
+            "same_object_maps",
+            "joint",
+            "text_embeddings",
+            "same_object_effects",
         )
     },
     # What is downloaded is in the spec of the download.
     "records": {
-        "dataset.render", "dataset.seed", "dataset.source.downloads", "dataset.source.folder",
+        "dataset.render",
+        "dataset.seed",
+        "dataset.source.downloads",
+        "dataset.source.folder",
     },
-}  # fmt: skip
+}
 
 
 # None where nobody gave them, and then in no spec: what had none of them keeps its key.
 LEFT_OUT = {
-    "dataset.captions", "dataset.slots", "dataset.render.hidden", "model.seeds",
-}  # fmt: skip
+    "dataset.captions",
+    "dataset.slots",
+    "dataset.render.hidden",
+    "model.seeds",
+}
 
 
 def from_defaults(value: Any, name: str) -> Iterator[str]:

@@ -51,55 +51,81 @@ def change(clone: Clone, sources: Sources) -> None:
     The space alone decides priors. The scenes become solids, which have statistics;
     three datasets are read: images with a table, CLEVR's archive, a release that is drawn.
     """
-    clone.edit({
-        "datasets.0.space.max_objects": 4,
-        "datasets.0.n_scenes": {"train": 16, "val": 16, "test": 16},
-        "datasets.0.shard_size": {"train": 16, "val": 16, "test": 16},
-        "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
-        **{f"datasets.{i + 1}": dataset for i, dataset in enumerate(read(sources))},
-        "studies.binding_information.fits.0": {
-            "name": "layers", "datasets": ["own"], "models": ["vit"], "layers": "last",
-            "probes": ["linear"],
-        },
-        "studies.binding_information.learning_curves.0.datasets": ["own"],
-        "datasets.4": PAIRS,
-        "models.2": {"name": "kept", "source": "zoo:matching-features-0", "input_px": 64},
-        "studies.same_object": pairs_of_patches(),
-        "models.3": READER,
-        "studies.concepts": {
-            **more_sections()["concepts"],
-            "planted": [{"name": "lookup", "kind": "lookup", "dim": 8}],
-            "analyses": [
-                {"name": "all", "datasets": ["pairs"], "planted": ["lookup"], "strengths": [1],
-                 "models": ["reader"], "vectors": ["joint"], "estimators": ["avg"],
-                 "complexity": {"approximators": [{"name": "sums", "kind": "additive"}],
-                                "coverages": [0.5]}}
-            ],
-        },
-        "studies.binding_id": {
-            **more_sections()["binding_id"],
-            "toys": [{"name": "free", "training": SHORT_TOY}],
-        },
-        "report.figures": ["tokens"],
-    })  # fmt: skip
+    clone.edit(
+        {
+            "datasets.0.space.max_objects": 4,
+            "datasets.0.n_scenes": {"train": 16, "val": 16, "test": 16},
+            "datasets.0.shard_size": {"train": 16, "val": 16, "test": 16},
+            "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
+            **{f"datasets.{i + 1}": dataset for i, dataset in enumerate(read(sources))},
+            "studies.binding_information.fits.0": {
+                "name": "layers",
+                "datasets": ["own"],
+                "models": ["vit"],
+                "layers": "last",
+                "probes": ["linear"],
+            },
+            "studies.binding_information.learning_curves.0.datasets": ["own"],
+            "datasets.4": PAIRS,
+            "models.2": {"name": "kept", "source": "zoo:matching-features-0", "input_px": 64},
+            "studies.same_object": pairs_of_patches(),
+            "models.3": READER,
+            "studies.concepts": {
+                **more_sections()["concepts"],
+                "planted": [{"name": "lookup", "kind": "lookup", "dim": 8}],
+                "analyses": [
+                    {
+                        "name": "all",
+                        "datasets": ["pairs"],
+                        "planted": ["lookup"],
+                        "strengths": [1],
+                        "models": ["reader"],
+                        "vectors": ["joint"],
+                        "estimators": ["avg"],
+                        "complexity": {
+                            "approximators": [{"name": "sums", "kind": "additive"}],
+                            "coverages": [0.5],
+                        },
+                    }
+                ],
+            },
+            "studies.binding_id": {
+                **more_sections()["binding_id"],
+                "toys": [{"name": "free", "training": SHORT_TOY}],
+            },
+            "report.figures": ["tokens"],
+        }
+    )
 
 
 # Objects large enough for the patches of the model: those of the solids are not.
 PAIRS = {
-    "name": "pairs", "split": {"rule": "random"},
-    "space": {"kind": "uniform", "max_objects": 2, "min_objects": 2,
-              "groups": [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]},
+    "name": "pairs",
+    "split": {"rule": "random"},
+    "space": {
+        "kind": "uniform",
+        "max_objects": 2,
+        "min_objects": 2,
+        "groups": [{"name": "color", "size": 3}, {"name": "shape", "size": 2}],
+    },
     "n_scenes": {"train": 64, "val": 64, "test": 64},
     "shard_size": {"train": 64, "val": 64, "test": 64},
-    "render": {"kind": "shapes", "size_px": 32, "object_px": 14, "margin_px": 1,
-               "area": "released"},
-    "slots": 2, "captions": {},
-}  # fmt: skip
+    "render": {
+        "kind": "shapes",
+        "size_px": 32,
+        "object_px": 14,
+        "margin_px": 1,
+        "area": "released",
+    },
+    "slots": 2,
+    "captions": {},
+}
 READER = {
-    "name": "reader", "source": "controlled:captions",
+    "name": "reader",
+    "source": "controlled:captions",
     "architecture": {"n_layers": 1, "width": 16, "n_heads": 2, "patch_px": 8},
     "training": {"dataset": "pairs", "steps": 4, "batch_size": 16},
-}  # fmt: skip
+}
 
 
 def pairs_of_patches() -> dict[str, Any]:
@@ -123,27 +149,57 @@ def read(sources: Sources) -> list[dict[str, object]]:
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
     archive = sources.folder / "CLEVR.zip"
     genome = [
-        {"url": f"{sources.address}/genome/{path.name}",
-         "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        {
+            "url": f"{sources.address}/genome/{path.name}",
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
         for path in sorted((sources.folder / "genome").glob("*.zip"))
-    ]  # fmt: skip
+    ]
     return [
-        {"name": "own", "split": {"rule": "index", "sizes": half},
-         "space": {**COUNTED, "groups": ours},
-         "source": {"kind": "table", "path": str(sources.folder / "own/objects.csv"),
-                    "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]}},
-         "n_scenes": half, "shard_size": half, "render": {"kind": "photos", "size_px": 32}},
-        {"name": "clevr", "split": {"rule": "index", "sizes": few},
-         "space": {**COUNTED, "groups": clevr}, "n_scenes": few, "shard_size": few,
-         "source": {"kind": "clevr", "url": f"{sources.address}/CLEVR.zip",
-                    "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()},
-         "render": {"kind": "photos", "size_px": 16}},
-        {"name": "genome", "split": {"rule": "index", "sizes": few},
-         "space": {**COUNTED, "groups": groups}, "n_scenes": few, "shard_size": few,
-         "source": {"kind": "visual_genome", "feature": "color", "n_categories": 3, "n_values": 2,
-                    "min_category_images": 1, "min_value_images": 1, "downloads": genome},
-         "render": {"kind": "photos", "size_px": 16}},
-    ]  # fmt: skip
+        {
+            "name": "own",
+            "split": {"rule": "index", "sizes": half},
+            "space": {**COUNTED, "groups": ours},
+            "source": {
+                "kind": "table",
+                "path": str(sources.folder / "own/objects.csv"),
+                "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]},
+            },
+            "n_scenes": half,
+            "shard_size": half,
+            "render": {"kind": "photos", "size_px": 32},
+        },
+        {
+            "name": "clevr",
+            "split": {"rule": "index", "sizes": few},
+            "space": {**COUNTED, "groups": clevr},
+            "n_scenes": few,
+            "shard_size": few,
+            "source": {
+                "kind": "clevr",
+                "url": f"{sources.address}/CLEVR.zip",
+                "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+            },
+            "render": {"kind": "photos", "size_px": 16},
+        },
+        {
+            "name": "genome",
+            "split": {"rule": "index", "sizes": few},
+            "space": {**COUNTED, "groups": groups},
+            "n_scenes": few,
+            "shard_size": few,
+            "source": {
+                "kind": "visual_genome",
+                "feature": "color",
+                "n_categories": 3,
+                "n_values": 2,
+                "min_category_images": 1,
+                "min_value_images": 1,
+                "downloads": genome,
+            },
+            "render": {"kind": "photos", "size_px": 16},
+        },
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +270,12 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
     clone = Clone.make(tmp_path / "clone")
     target = clone.product("pooled", model="vit", part="first")
     run = subprocess.Popen(
-        clone.command("--", target.path()), cwd=clone.path, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        clone.command("--", target.path()),
+        cwd=clone.path,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 120
     while not list(clone.path.glob("results/scenes/*/*.json")):
         assert time.monotonic() < deadline
@@ -254,9 +313,11 @@ def test_every_script_dies_once_after_a_change(
     records = tmp_path / "records"
     records.mkdir()
     environment = {
-        "PYTHONPATH": str(DYING), "DIE_RECORDS": str(records), "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(DYING),
+        "DIE_RECORDS": str(records),
+        "HF_HUB_OFFLINE": "1",
         "HF_HUB_CACHE": str(sources.folder / "hub"),
-    }  # fmt: skip
+    }
     scripts = {path.stem for path in (clone.path / "workflow/scripts").glob("*.py")}
 
     def attempts(clone: Clone, *targets: str, lose_at: int | None = None) -> int:
@@ -272,10 +333,12 @@ def test_every_script_dies_once_after_a_change(
 
     # The weights alone: no job reads this checkpoint.
     hub = clone.with_configfile("config/hub.yaml")
-    hub.edit({
-        "models.4": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
-        "studies.binding_information.fits.0.models": ["hub"],
-    })  # fmt: skip
+    hub.edit(
+        {
+            "models.4": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
+            "studies.binding_information.fits.0.models": ["hub"],
+        }
+    )
     weights = hub.product("weights").path()
     assert attempts(hub, "--", weights) == 1
     manifest = yaml.safe_load((clone.path / weights).read_text())

@@ -28,9 +28,11 @@ def size_of(product: Product) -> int:
     """Return the bytes of a product's files, in the current folder."""
     paths = [Path(product.path(name)) for name in product.step.outputs]
     files = [
-        file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])
+        file
+        for path in paths
+        for file in (path.rglob("*") if path.is_dir() else [path])
         if file.is_file()
-    ]  # fmt: skip
+    ]
     return sum(file.stat().st_size for file in files)
 
 

@@ -23,11 +23,23 @@ def test_a_written_configuration_runs_as_it_stands(tmp_path: Path) -> None:
     )
     Dinov2Model(shape).save_pretrained(clone.path / "vit")
     done = subprocess.run(
-        [warm_python(), "-m", "bindscope.cli", "new", "my-run.yaml", "--model", "path:vit",
-         "--labels", "photos/objects.csv"],
-        cwd=clone.path, env={**os.environ, "PYTHONPATH": str(clone.path / "src")},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            warm_python(),
+            "-m",
+            "bindscope.cli",
+            "new",
+            "my-run.yaml",
+            "--model",
+            "path:vit",
+            "--labels",
+            "photos/objects.csv",
+        ],
+        cwd=clone.path,
+        env={**os.environ, "PYTHONPATH": str(clone.path / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert not done.returncode, done.stderr
     clone.configfile = "my-run.yaml"
     clone.run_jobs()

@@ -24,8 +24,11 @@ def test_the_rules_know_what_is_read(tmp_path: Path) -> None:
     (clone.path / clone.configfile).write_text(text)
     jobs = clone.would_run()
     assert {rule: jobs[rule] for rule in jobs if rule.startswith(("record", "counted"))} == {
-        "records": 1, "record_codes": 3, "record_scenes": 3, "counted_priors": 1,
+        "records": 1,
+        "record_codes": 3,
+        "record_scenes": 3,
+        "counted_priors": 1,
         "counted_anchors": 3,
-    }  # fmt: skip
+    }
     assert jobs["training"] == jobs["fit"] == jobs["null"] == 1
     assert not {"codes", "scenes", "priors", "anchors"} & set(jobs)

@@ -27,8 +27,13 @@ CONFIG: dict[str, Any] = {
             "split": {"rule": "random"},
             "n_scenes": COUNTS,
             "shard_size": COUNTS,
-            "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1,
-                       "area": "released"},
+            "render": {
+                "kind": "shapes",
+                "size_px": 32,
+                "object_px": 8,
+                "margin_px": 1,
+                "area": "released",
+            },
         }
     ],
     "models": [
@@ -40,15 +45,19 @@ CONFIG: dict[str, Any] = {
             "probes": [{"name": "linear", "family": "linear"}],
             "fits": [
                 {
-                    "name": "both", "datasets": ["tiny"], "models": ["identity", "gated"],
-                    "layers": "last", "tokens": ["cls"], "probes": ["linear"],
+                    "name": "both",
+                    "datasets": ["tiny"],
+                    "models": ["identity", "gated"],
+                    "layers": "last",
+                    "tokens": ["cls"],
+                    "probes": ["linear"],
                 }
             ],
             "information": {"bootstrap_samples": 20},
         }
     },
     "report": {"title": "Gated", "figures": []},
-}  # fmt: skip
+}
 
 
 @pytest.mark.workflow
@@ -60,9 +69,13 @@ def test_a_model_that_cannot_be_had_leaves_the_results_of_the_others(tmp_path: P
         offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PYTHONPATH": "src"}
         command = [warm_python(), "-m", "bindscope.commands.run", "--cores", "2", *arguments]
         return subprocess.run(
-            [*command, "--configfile", "config/gated.yaml"], cwd=clone.path, text=True,
-            env={**os.environ, **offline}, capture_output=True, timeout=600,
-        )  # fmt: skip
+            [*command, "--configfile", "config/gated.yaml"],
+            cwd=clone.path,
+            text=True,
+            env={**os.environ, **offline},
+            capture_output=True,
+            timeout=600,
+        )
 
     planned = run("--dry-run")
     assert not planned.returncode

@@ -21,20 +21,28 @@ pytestmark = pytest.mark.workflow
 
 @pytest.mark.parametrize(
     ("line", "code"),
-    [("sys.exit(3)", 3), ("1 / 0", 1), ("os.kill(os.getpid(), 9)", -9),
-     ("print(sys.stdin.read(), os.environ['SAYS'], *sys.argv[1:])", 0),
-     ("print(sorted({'numpy', 'torch', 'pandas', 'zarr', 'bindscope'} & set(sys.modules)))", 0)],
-)  # fmt: skip
+    [
+        ("sys.exit(3)", 3),
+        ("1 / 0", 1),
+        ("os.kill(os.getpid(), 9)", -9),
+        ("print(sys.stdin.read(), os.environ['SAYS'], *sys.argv[1:])", 0),
+        ("print(sorted({'numpy', 'torch', 'pandas', 'zarr', 'bindscope'} & set(sys.modules)))", 0),
+    ],
+)
 def test_a_script_ends_and_speaks_as_with_python(line: str, code: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"import os, sys\nimport numpy\nprint(os.getcwd(), __name__)\n{line}\n")
     warm, plain = (
         subprocess.run(
-            [python, script, "a", "b"], cwd=tmp_path, env={**os.environ, "SAYS": "ten"},
-            input="read", capture_output=True, text=True,
+            [python, script, "a", "b"],
+            cwd=tmp_path,
+            env={**os.environ, "SAYS": "ten"},
+            input="read",
+            capture_output=True,
+            text=True,
         )
         for python in (warm_python(), sys.executable)
-    )  # fmt: skip
+    )
     assert (warm.returncode, warm.stdout) == (plain.returncode, plain.stdout)
     assert warm.returncode == code
     assert warm.stderr.splitlines()[-1:] == plain.stderr.splitlines()[-1:]

@@ -36,9 +36,14 @@ def main(job: "Job") -> None:
         texts = read_captions(path, sizes, len(z) - len(slots))
         analyses.append("alignment")
     result = concepts(
-        z, values, texts=texts, analyses=analyses, split=job.spec["split_by"],
-        device=job.spec["device"], threads=job.threads,
-    )  # fmt: skip
+        z,
+        values,
+        texts=texts,
+        analyses=analyses,
+        split=job.spec["split_by"],
+        device=job.spec["device"],
+        threads=job.threads,
+    )
     rows = result.rows["concepts"]
     lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))

@@ -29,10 +29,12 @@ def main(job: "Job") -> None:
         scores = list(rows(entry, sizes, runs, trained, device))
     write_atomic(job.output.weights, weights_file(trained, runs))
     about = {
-        "analysis": names["encoder"], "dataset": names["space"], "vectors": "dual",
+        "analysis": names["encoder"],
+        "dataset": names["space"],
+        "vectors": "dual",
         "embedding": f"{names['encoder']}-{names['query_pool']}",
         "analysis_kind": "generalization",
-    }  # fmt: skip
+    }
     lines = (canonical_json({**about, **row, **job.keys}) + "\n" for row in scores)
     write_atomic(job.output.rows, "".join(lines))
     checkpoint.remove()

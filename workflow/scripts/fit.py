@@ -28,11 +28,14 @@ def main(job: "Job") -> None:
     results = run_fit(probe, data, spec["seeds"], spec["control"], checkpoints)
     wildcards = dict(job.wildcards.items())
     names = {
-        "dataset": wildcards["dataset"], "model": wildcards.get("model", "null"),
+        "dataset": wildcards["dataset"],
+        "model": wildcards.get("model", "null"),
         "layer": str(spec["representation"].get("layer", "")),
-        "tokens": spec["representation"]["tokens"], "probe": wildcards["probe"],
-        "control": spec["control"], **job.keys,
-    }  # fmt: skip
+        "tokens": spec["representation"]["tokens"],
+        "probe": wildcards["probe"],
+        "control": spec["control"],
+        **job.keys,
+    }
     information = Information.model_validate(spec["information"])
     prior = labels.prior("test")
     write_fit(job.output, results, data, prior, names, probe, information, spec["disjoint"])

@@ -20,10 +20,14 @@ def main(job: "Job") -> None:
         job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
     ) as writer:
         write_samples(
-            job.input.scenes, spec["split"], spec["n_scenes"], tuple(spec["grid"]),
+            job.input.scenes,
+            spec["split"],
+            spec["n_scenes"],
+            tuple(spec["grid"]),
             {group["name"]: group["size"] for group in spec["groups"]},
-            PatchSampling.model_validate(spec["sampling"]), writer,
-        )  # fmt: skip
+            PatchSampling.model_validate(spec["sampling"]),
+            writer,
+        )
 
 
 if "snakemake" in globals():

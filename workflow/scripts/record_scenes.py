@@ -20,9 +20,14 @@ def main(job: "Job") -> None:
         job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
     ) as writer:
         write_photos(
-            job.input.records[0], spec["split"], spec["start"], spec["stop"],
-            PhotosRenderer.model_validate(spec["render"]), spec["max_objects"], writer,
-        )  # fmt: skip
+            job.input.records[0],
+            spec["split"],
+            spec["start"],
+            spec["stop"],
+            PhotosRenderer.model_validate(spec["render"]),
+            spec["max_objects"],
+            writer,
+        )
 
 
 if "snakemake" in globals():

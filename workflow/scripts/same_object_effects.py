@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per edit and quantity."""
     names = {
-        "dataset": job.wildcards["dataset"], "model": job.wildcards["model"],
-        "layer": str(job.spec["layer"]), "probe": job.wildcards["probe"], **job.keys,
-    }  # fmt: skip
+        "dataset": job.wildcards["dataset"],
+        "model": job.wildcards["model"],
+        "layer": str(job.spec["layer"]),
+        "probe": job.wildcards["probe"],
+        **job.keys,
+    }
     with hold_device(job.spec["device"]) as device, make_current(device):
         checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
         rows = measured(model_of(job), job.input, job.spec, device, checkpoints)

@@ -23,9 +23,11 @@ def main(job: "Job") -> None:
     if spec["layers"]:
         tokens |= {split: job.input[split] for split in SPLITS}
     names = {
-        "dataset": wildcards["dataset"], "model": wildcards["model"],
-        "probe": wildcards["probe"], **job.keys,
-    }  # fmt: skip
+        "dataset": wildcards["dataset"],
+        "model": wildcards["model"],
+        "probe": wildcards["probe"],
+        **job.keys,
+    }
     with hold_device(probe.device) as device, make_current(device):
         checkpoints = Checkpoints(job.output.weights, " ".join(job.keys.values()))
         results = fit_layers(probe, job.input.samples, tokens, spec, names, checkpoints)

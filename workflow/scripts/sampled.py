@@ -43,9 +43,11 @@ def main(job: "Job") -> None:
         model = load_model(config, weights and Path(weights), device, images.size_px)
         writer.attributes["splits"] = rows_by_split(part)
         sampled = SampledPatches(
-            writer, job.spec["layers"], np.concatenate(patches),
+            writer,
+            job.spec["layers"],
+            np.concatenate(patches),
             tuple(samples[0].attributes["grid"]),
-        )  # fmt: skip
+        )
         extract(model, images, config.extraction, sampled=sampled)
 
 

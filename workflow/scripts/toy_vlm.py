@@ -22,9 +22,13 @@ def main(job: "Job") -> None:
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
     trained = train(config, checkpoint)
     write(
-        trained, config, job.output.weights, job.output.manifest,
-        spec=job.spec_text, code=job.code,
-    )  # fmt: skip
+        trained,
+        config,
+        job.output.weights,
+        job.output.manifest,
+        spec=job.spec_text,
+        code=job.code,
+    )
     checkpoint.remove()
 
 

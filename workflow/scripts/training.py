@@ -31,9 +31,12 @@ def main(job: "Job") -> None:
             trained = train(config, dataset, scenes(job), device, checkpoint)
     write_training(
         trained,
-        job.output.weights, job.output.history, job.output.manifest,
-        spec=job.spec_text, code=job.code,
-    )  # fmt: skip
+        job.output.weights,
+        job.output.history,
+        job.output.manifest,
+        spec=job.spec_text,
+        code=job.code,
+    )
     checkpoint.remove()
 
 

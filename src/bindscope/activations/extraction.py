@@ -215,9 +215,18 @@ def _pooled_sinks(model: Model, n: int, writer: StoreWriter, dtype: str) -> list
     if len({shape.dim for shape in shapes.values()}) == 1:
         arrays = pooled_arrays(n, len(layers), last.dim, last.token_map, dtype)
         return [
-            _Sink(writer, dtype, layers, "pooled tokens", arrays, last, attributes, choose,
-                  torch.stack)
-        ]  # fmt: skip
+            _Sink(
+                writer,
+                dtype,
+                layers,
+                "pooled tokens",
+                arrays,
+                last,
+                attributes,
+                choose,
+                torch.stack,
+            )
+        ]
 
     def choose_one(layer: Layer, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
         return {f"{name}-{layer}": value for name, value in choose(layer, tokens).items()}
@@ -230,9 +239,18 @@ def _pooled_sinks(model: Model, n: int, writer: StoreWriter, dtype: str) -> list
             for name, layout in stacked.items()
         }
         sinks.append(
-            _Sink(writer, dtype, [layer], f"pooled tokens of layer {layer}", arrays, shape,
-                  attributes, choose_one, _only)
-        )  # fmt: skip
+            _Sink(
+                writer,
+                dtype,
+                [layer],
+                f"pooled tokens of layer {layer}",
+                arrays,
+                shape,
+                attributes,
+                choose_one,
+                _only,
+            )
+        )
     return sinks
 
 
@@ -240,16 +258,22 @@ def _patch_sink(model: Model, layer: Layer, n: int, writer: StoreWriter, dtype: 
     shapes = layer_shapes(model)
     if layer not in shapes:
         raise ModelError(
-            model.revision, f"there is no layer {layer!r}",
+            model.revision,
+            f"there is no layer {layer!r}",
             f"ask for one of {', '.join(map(str, shapes))}",
-        )  # fmt: skip
+        )
     shape = shapes[layer]
     return _Sink(
-        writer, dtype, [layer], f"layer {layer} as patch tokens",
-        patch_arrays(n, shape.dim, shape.token_map, dtype), shape, {"layer": str(layer)},
+        writer,
+        dtype,
+        [layer],
+        f"layer {layer} as patch tokens",
+        patch_arrays(n, shape.dim, shape.token_map, dtype),
+        shape,
+        {"layer": str(layer)},
         lambda _, tokens: {"patches": tokens[:, shape.token_map.patches], "cls": tokens[:, 0]},
         _only,
-    )  # fmt: skip
+    )
 
 
 def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> _Sink:
@@ -258,16 +282,18 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
     all_shapes = layer_shapes(model)
     if absent := [layer for layer in layers if layer not in all_shapes]:
         raise ModelError(
-            model.revision, f"there is no layer {absent[0]!r}",
+            model.revision,
+            f"there is no layer {absent[0]!r}",
             f"ask for one of {', '.join(map(str, all_shapes))}",
-        )  # fmt: skip
+        )
     shapes = [all_shapes[layer] for layer in layers]
     shape = shapes[-1]
     if any(layer_shape.dim != shape.dim for layer_shape in shapes):
         raise ModelError(
-            model.revision, f"layers {', '.join(map(str, layers))} differ in width",
+            model.revision,
+            f"layers {', '.join(map(str, layers))} differ in width",
             "read layers of one width together: give each width a block of its own",
-        )  # fmt: skip
+        )
     for layer_shape in shapes:
         rows, columns = layer_shape.token_map.grid
         if (rows, columns) != tuple(sampled.grid):
@@ -294,10 +320,16 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
     names = [str(layer) for layer in layers]
     stored = (len(layers), n, sampled.patches.shape[1], shape.dim)
     return _Sink(
-        sampled.writer, dtype, layers, f"sampled patches of layers {', '.join(names)}",
-        {"patches": ArrayLayout.plan(stored, dtype, 1)}, shape, {"layers": names}, choose,
+        sampled.writer,
+        dtype,
+        layers,
+        f"sampled patches of layers {', '.join(names)}",
+        {"patches": ArrayLayout.plan(stored, dtype, 1)},
+        shape,
+        {"layers": names},
+        choose,
         torch.stack,
-    )  # fmt: skip
+    )
 
 
 def _only(values: list[torch.Tensor]) -> torch.Tensor:
@@ -321,10 +353,13 @@ def _prepare(model: Model, sinks: Sequence[_Sink]) -> None:
         for name, layout in sink.arrays.items():
             sink.writer.create(name, layout.shape, layout.dtype, layout.sample_axis)
         sink.writer.attributes.update(
-            sink.attributes, n_layers=model.n_layers, dim=sink.shape.dim,
-            token_map=asdict(sink.shape.token_map), revision=model.revision,
+            sink.attributes,
+            n_layers=model.n_layers,
+            dim=sink.shape.dim,
+            token_map=asdict(sink.shape.token_map),
+            revision=model.revision,
             weights_sha256=model.weights_sha256,
-        )  # fmt: skip
+        )
 
 
 @contextmanager

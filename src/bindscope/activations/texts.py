@@ -48,9 +48,10 @@ def write_joint(tower: TextTower, images: Activations, writer: StoreWriter) -> N
     """
     if "final" not in images.layers:
         raise ModelError(
-            tower.revision, "has no layer 'final', which its images are projected from",
+            tower.revision,
+            "has no layer 'final', which its images are projected from",
             "use a model of transformers, or one that the pipeline trains",
-        )  # fmt: skip
+        )
     for split in SPLITS:
         projected = tower.project(np.asarray(images.pooled(split, "cls", "final"), np.float32))
         writer.create(split, projected.shape, "float32")

@@ -94,9 +94,10 @@ def example(name: str, n: int | None = None, random_state: int = 0) -> Any:
     makers = {key: ref for study in studies().values() for key, ref in study.examples.items()}
     if name not in makers:
         raise InputError(
-            "bindscope.example", f"there is no example {name!r}",
+            "bindscope.example",
+            f"there is no example {name!r}",
             f"choose among {', '.join(makers)}",
-        )  # fmt: skip
+        )
     if n is not None and n < 1:
         raise InputError("bindscope.example", f"n is {n}", "give a number of scenes")
     return resolve(makers[name])(n, random_state)

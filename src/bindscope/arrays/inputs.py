@@ -137,9 +137,10 @@ def read_layers(
     if len(set(numbers.values())) > 1:
         counts = ", ".join(f"{layer}: {n}" for layer, n in numbers.items())
         raise InputError(
-            where, f"layers of `{name}` differ in their number of scenes ({counts})",
+            where,
+            f"layers of `{name}` differ in their number of scenes ({counts})",
             "give the same scenes, in the same order, in every layer",
-        )  # fmt: skip
+        )
     return layers
 
 
@@ -180,10 +181,11 @@ def refuse_unless_finite(
     if bad.any():
         first = int(np.argmax(bad))
         raise InputError(
-            where, f"`{name}` has values that are not finite in {bad.sum()} scenes, the first of "
+            where,
+            f"`{name}` has values that are not finite in {bad.sum()} scenes, the first of "
             f"them scene {first if scenes is None else scenes[first]}",
             "leave these scenes out, or find out why",
-        )  # fmt: skip
+        )
 
 
 def to_array(values: Any, where: str, name: str) -> Array:
@@ -284,23 +286,26 @@ def read_objects(
     columns = [str(column) for column in frame.columns if column not in ("scene", "slot")]
     if "scene" not in frame or not columns:
         raise InputError(
-            where, f"`{name}` has the columns {', '.join(map(str, frame.columns))}",
+            where,
+            f"`{name}` has the columns {', '.join(map(str, frame.columns))}",
             "give a row per object: `scene`, then a column per kind of value (color, shape)",
-        )  # fmt: skip
+        )
     kinds = kinds if sorted(kinds) == sorted(columns) else columns
     for column in ("scene", *kinds):
         if (empty := frame[column].isna().to_numpy()).any():
             raise InputError(
-                where, f"`{name}` has no {column} in row {int(empty.argmax())}",
+                where,
+                f"`{name}` has no {column} in row {int(empty.argmax())}",
                 "fill it in; an object without a value is still in the scene",
-            )  # fmt: skip
+            )
     values = {kind: frame[kind].astype("category").cat for kind in kinds}
     for kind, accessor in values.items():
         if len(accessor.categories) < 2:
             raise InputError(
-                where, f"all objects of `{name}` have the same {kind}",
+                where,
+                f"all objects of `{name}` have the same {kind}",
                 "leave this column out: there is nothing to distinguish",
-            )  # fmt: skip
+            )
     codes = np.stack([np.asarray(each.codes, np.int64) for each in values.values()], axis=1)
     levels = {kind: tuple(map(str, each.categories)) for kind, each in values.items()}
     slot: Integers | None = None
@@ -323,17 +328,21 @@ def _scene_rows(frame: pd.DataFrame, n_scenes: int, scenes: Any, where: str, nam
         order = {scene: i for i, scene in enumerate(scenes)}
         if len(order) != n_scenes or len(scenes) != n_scenes:
             raise InputError(
-                where, f"`scenes` has {len(scenes)} names, {len(order)} different ones, and the "
-                f"arrays have {n_scenes} scenes", "give each scene of the arrays a name of its own",
-            )  # fmt: skip
+                where,
+                f"`scenes` has {len(scenes)} names, {len(order)} different ones, and the "
+                f"arrays have {n_scenes} scenes",
+                "give each scene of the arrays a name of its own",
+            )
         rows = [order.get(scene, -1) for scene in column]
         wrong = next((i for i, row in enumerate(rows) if row < 0), None)
         remedy = "add it to `scenes`, or leave its objects out"
     if wrong is not None:
         raise InputError(
-            where, f"`{name}` has in row {wrong} the scene {column[wrong]!r}, which is none of the "
-            f"arrays' {n_scenes}", remedy,
-        )  # fmt: skip
+            where,
+            f"`{name}` has in row {wrong} the scene {column[wrong]!r}, which is none of the "
+            f"arrays' {n_scenes}",
+            remedy,
+        )
     return np.array(rows, np.int64)
 
 
@@ -353,17 +362,19 @@ def read_split(split: Any, n_scenes: int, words: Sequence[str], where: str) -> d
     split_words = np.asarray(split).astype(str)
     if split_words.shape != (n_scenes,):
         raise InputError(
-            where, f"`split` is {split_words.shape}, and there are {n_scenes} scenes",
+            where,
+            f"`split` is {split_words.shape}, and there are {n_scenes} scenes",
             f"give a word per scene: {', '.join(words)}",
-        )  # fmt: skip
+        )
     parts = {word: np.flatnonzero(split_words == word) for word in words}
     unknown = sorted({*np.unique(split_words).tolist()} - {*words})
     if unknown or not all(map(len, parts.values())):
         counts = ", ".join(f"{word}: {len(rows)}" for word, rows in parts.items())
         raise InputError(
-            where, f"`split` has {counts}" + (f"; and {unknown[0]!r}" if unknown else ""),
+            where,
+            f"`split` has {counts}" + (f"; and {unknown[0]!r}" if unknown else ""),
             f"give each scene one of {', '.join(words)}, and each of them some scenes",
-        )  # fmt: skip
+        )
     return parts
 
 
@@ -405,9 +416,10 @@ def _random_split(n_scenes: int, groups: Any, random_state: int, where: str) -> 
     if groups is not None:
         if (shape := np.shape(groups)) != (n_scenes,):
             raise InputError(
-                where, f"`groups` is {shape}, and there are {n_scenes} scenes",
+                where,
+                f"`groups` is {shape}, and there are {n_scenes} scenes",
                 "give a label per scene, the same for near-duplicates",
-            )  # fmt: skip
+            )
         _, members = np.unique(np.asarray(groups), return_inverse=True)
     sizes = np.bincount(members)
     order = np.random.Generator(np.random.PCG64(random_state)).permutation(len(sizes))
@@ -417,9 +429,10 @@ def _random_split(n_scenes: int, groups: Any, random_state: int, where: str) -> 
     rows = {name: np.flatnonzero(part[members] == i) for i, name in enumerate(SHARES)}
     if empty := [name for name, scenes in rows.items() if not len(scenes)]:
         raise InputError(
-            where, f"no scene is left for {empty[0]} ({len(sizes)} groups of {n_scenes} scenes)",
+            where,
+            f"no scene is left for {empty[0]} ({len(sizes)} groups of {n_scenes} scenes)",
             "give more and smaller groups, or `split`",
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -447,8 +460,9 @@ def read_probe(entry: Any, families: Iterable[str], kind: Any, device: str, wher
     family, known = options.get("family"), list(families)
     if family not in known:
         raise InputError(
-            where, f"there is no probe family {family!r}{instead(family, known)}",
+            where,
+            f"there is no probe family {family!r}{instead(family, known)}",
             f"choose among {', '.join(known)}",
-        )  # fmt: skip
+        )
     options = {"name": str(family).replace("_", "-"), "device": device_kind(device), **options}
     return read_options(kind, options, where, "probes")

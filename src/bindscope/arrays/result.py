@@ -106,10 +106,19 @@ class Result:
         columns = ["claim", "where", "verdict", "value", "low", "high", "unit", "p_value", "reason"]
         judgments = judge(self._view.claims, self._view.effects(self.table))
         rows = [
-            (j.claim.sentence, j.effect.where, j.verdict, j.effect.value, j.effect.low,
-             j.effect.high, j.claim.unit, j.p_value, j.reason)
+            (
+                j.claim.sentence,
+                j.effect.where,
+                j.verdict,
+                j.effect.value,
+                j.effect.low,
+                j.effect.high,
+                j.claim.unit,
+                j.p_value,
+                j.reason,
+            )
             for j in judgments
-        ]  # fmt: skip
+        ]
         return pd.DataFrame(rows, columns=columns)
 
     def plot(self) -> Figure:

@@ -64,9 +64,10 @@ def space_feature_codes(space: CodeSpace, where: str) -> npt.NDArray[np.uint8]:
 def _subsets(size: int, counts: Iterable[int]) -> npt.NDArray[np.uint8]:
     """List the subsets of `size` values with one of `counts` members, in order of their bits."""
     members = sorted(
-        tuple(int(i in chosen) for i in range(size)) for count in counts
-         for chosen in combinations(range(size), count)
-    )  # fmt: skip
+        tuple(int(i in chosen) for i in range(size))
+        for count in counts
+        for chosen in combinations(range(size), count)
+    )
     return np.array(members, np.uint8).reshape(-1, size)
 
 

@@ -71,22 +71,25 @@ def _included(file: Path, around: tuple[Path, ...] = ()) -> Iterator[Path]:
     names = [included] if isinstance(included, str) else included
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ConfigError(
-            str(file), f"{INCLUDE} must be a file or a list of files{_line(file)}",
+            str(file),
+            f"{INCLUDE} must be a file or a list of files{_line(file)}",
             "write `include: other.yaml`; paths start from the folder of the file that includes",
-        )  # fmt: skip
+        )
     around = (*around, file.resolve())
     for name in names:
         path = file.parent / name
         if path.resolve() in around:
             raise ConfigError(
-                str(file), f"{INCLUDE}: {name} includes this file again{_line(file)}",
+                str(file),
+                f"{INCLUDE}: {name} includes this file again{_line(file)}",
                 "take one of the two lines out",
-            )  # fmt: skip
+            )
         if not path.is_file():
             raise ConfigError(
-                str(file), f"{INCLUDE}: there is no file {path}{_line(file)}",
+                str(file),
+                f"{INCLUDE}: there is no file {path}{_line(file)}",
                 "correct the path; it starts from the folder of the file that includes",
-            )  # fmt: skip
+            )
         yield from _included(path, around)
         yield path
 

@@ -15,16 +15,36 @@ from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.registries import ADAPTERS, plugged_in
 
 ENCODERS = (
-    "zero", "features", "counts", "identity", "rotated", "hadamard", "erasure", "cell_erasure",
-    "swaps", "swaps_within_counts", "half", "cipher", "cipher_features", "cipher_three",
-    "conjunctive", "tensor_product", "token_grid",
-)  # fmt: skip
+    "zero",
+    "features",
+    "counts",
+    "identity",
+    "rotated",
+    "hadamard",
+    "erasure",
+    "cell_erasure",
+    "swaps",
+    "swaps_within_counts",
+    "half",
+    "cipher",
+    "cipher_features",
+    "cipher_three",
+    "conjunctive",
+    "tensor_product",
+    "token_grid",
+)
 WIDE_ENCODERS = ("rotated", "hadamard", "conjunctive", "tensor_product", "cell_erasure")
 NOISY_ENCODERS = ("erasure", "cell_erasure", "swaps", "swaps_within_counts")
 BASELINES = ("color_histogram", "color_areas", "pixels")
 OBJECTIVES = (
-    "objects", "features", "captions", "captions_unpaired", "masked", "self_distillation", "none",
-)  # fmt: skip
+    "objects",
+    "features",
+    "captions",
+    "captions_unpaired",
+    "masked",
+    "self_distillation",
+    "none",
+)
 
 
 # Schemes of `source` that have a section of their own; every other adapter's is `Pretrained`.

@@ -120,9 +120,10 @@ class TableMasks(Model):
     """
 
     file: str = Field(
-        "mask", description="Column with the name of the mask file, the same for all rows of an "
+        "mask",
+        description="Column with the name of the mask file, the same for all rows of an "
         "image; names start where those of images do.",
-    )  # fmt: skip
+    )
     id: str = Field("id", description="Column with the number of the object's pixels.")
 
 

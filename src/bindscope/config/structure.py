@@ -122,8 +122,10 @@ def choose(schema: Schema, value: Any) -> Schema:
     if isinstance(value, Mapping) and (key := tag(options)):
         for section in options:
             tag_value = str(value.get(key))
-            if any(re.match(f"{re.escape(t)}{'' if t.endswith(':') else '$'}", tag_value)
-                   for t in tag_values(section, key)):  # fmt: skip
+            if any(
+                re.match(f"{re.escape(t)}{'' if t.endswith(':') else '$'}", tag_value)
+                for t in tag_values(section, key)
+            ):
                 return section
     return {}
 

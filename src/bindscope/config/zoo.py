@@ -38,9 +38,10 @@ def read_manifest(source: str, kind: str = VISION) -> dict[str, Any]:
         paths = sorted(ZOO.glob("*.json"))
         fitting = ", ".join(f"zoo:{path.stem}" for path in paths if _kind(_read(path)) == kind)
         raise ModelError(
-            source, f"is a {manifest_kind}, where a {kind} is asked for",
+            source,
+            f"is a {manifest_kind}, where a {kind} is asked for",
             f"choose one of {fitting or 'that kind: the zoo has none yet'}",
-        )  # fmt: skip
+        )
     return manifest
 
 
@@ -53,9 +54,10 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         there = ", ".join(sorted(file.stem for file in path.parent.glob("*.json")))
         raise ModelError(
-            str(path), f"is not there: the zoo has {there or 'no model'}",
+            str(path),
+            f"is not there: the zoo has {there or 'no model'}",
             f"choose one of them; {REMEDY}",
-        )  # fmt: skip
+        )
     try:
         manifest: dict[str, Any] = parse_json(path.read_text())
         _ = manifest["weights"], manifest["sha256"], manifest["seed"], manifest["recipe"]["model"]

@@ -33,8 +33,13 @@ class Progress:
         seconds_left = (self.total - self.done) / rate
         log.info(
             "%d of %d %s (%.0f per second, %.0f s left)%s",
-            self.done, self.total, self.unit, rate, seconds_left, f" {note}" if note else "",
-        )  # fmt: skip
+            self.done,
+            self.total,
+            self.unit,
+            rate,
+            seconds_left,
+            f" {note}" if note else "",
+        )
 
 
 def progress_bar(items: Sequence[T], unit: str) -> Iterable[T]:

@@ -119,8 +119,11 @@ def studies() -> dict[str, Study]:
         except Exception as error:
             log.warning(
                 "the study %r (%s) is left out: %s: %s; correct or uninstall that package",
-                name, where, type(error).__name__, error,
-            )  # fmt: skip
+                name,
+                where,
+                type(error).__name__,
+                error,
+            )
         else:
             declared[name] = study
     return declared

@@ -34,8 +34,12 @@ LABEL_PT: Final = 9.0  # from one name at a line's end to the next
 
 # How a number of the paper's looks, wherever one stands beside ours.
 PAPER_MARK: Final[dict[str, Any]] = {
-    "marker": "*", "color": "#F0E442", "markeredgecolor": INK, "markersize": 9, "zorder": 5,
-}  # fmt: skip
+    "marker": "*",
+    "color": "#F0E442",
+    "markeredgecolor": INK,
+    "markersize": 9,
+    "zorder": 5,
+}
 
 _RC: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
@@ -203,12 +207,26 @@ def reference_line(axes: Axes, value: float, label: str, vertical: bool = False)
     text: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5}
     if vertical:
         axes.axvline(value, **line)
-        axes.annotate(label, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
-                      ha="center", va="bottom", **text)  # fmt: skip
+        axes.annotate(
+            label,
+            (value, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2),
+            ha="center",
+            va="bottom",
+            **text,
+        )
     else:
         axes.axhline(value, **line)
-        axes.annotate(label, (1, value), xycoords=("axes fraction", "data"), xytext=(3, 0),
-                      ha="left", va="center", **text)  # fmt: skip
+        axes.annotate(
+            label,
+            (1, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            ha="left",
+            va="center",
+            **text,
+        )
 
 
 def name_ends(axes: Axes, looks: Mapping[str, Mapping[str, Any]]) -> set[str]:
@@ -230,11 +248,17 @@ def name_ends(axes: Axes, looks: Mapping[str, Mapping[str, Any]]) -> set[str]:
             value = np.asarray(line.get_ydata(), float)
             texts.append(
                 axes.annotate(
-                    name.replace("\n", ", "), (1, value[np.isfinite(value)][-1]), (3, 0),
-                    xycoords=("axes fraction", "data"), textcoords="offset points",
-                    ha="left", va="center", fontsize=7.5, color=line.get_color(),
+                    name.replace("\n", ", "),
+                    (1, value[np.isfinite(value)][-1]),
+                    (3, 0),
+                    xycoords=("axes fraction", "data"),
+                    textcoords="offset points",
+                    ha="left",
+                    va="center",
+                    fontsize=7.5,
+                    color=line.get_color(),
                 )
-            )  # fmt: skip
+            )
     if not named:
         return named
     texts.sort(key=lambda text: text.xy[1])

@@ -22,9 +22,15 @@ log = logging.getLogger(__name__)
 KEEP_S = 45.0  # so that a death costs less than a minute
 WORTH_S = 1.0  # of work that a sparing checkpoint keeps when it is done
 _DTYPES = {
-    torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16",
-    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 Item = TypeVar("Item")
 State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what JSON can hold
 

@@ -23,8 +23,15 @@ from bindscope.fitting.checkpoint import KEEP_S, Checkpoint
 BatchType = TypeVar("BatchType")
 # What of a run a checkpoint holds beside tensors.
 RECORDED = (
-    "best_loss", "best_step", "evaluations", "history", "steps", "stale", "diverged", "stopped",
-)  # fmt: skip
+    "best_loss",
+    "best_step",
+    "evaluations",
+    "history",
+    "steps",
+    "stale",
+    "diverged",
+    "stopped",
+)
 
 
 class Entry(NamedTuple):

@@ -76,9 +76,13 @@ class RidgePath:
     ) -> Solution:
         def fit(_: Checkpoints | None) -> State:
             solution = descend(
-                problem, start, ridge, columns,
-                iterations=self.iterations, tolerance=min(self.tolerance, self.relative * ridge),
-            )  # fmt: skip
+                problem,
+                start,
+                ridge,
+                columns,
+                iterations=self.iterations,
+                tolerance=min(self.tolerance, self.relative * ridge),
+            )
             tensors = {"w": solution.w, "decrement": solution.decrement}
             return tensors, {"iterations": solution.iterations}
 

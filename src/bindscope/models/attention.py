@@ -65,9 +65,10 @@ def ordered_blocks(blocks: Sequence[int], n_layers: int, where: str) -> list[int
     for block in blocks:
         if not isinstance(block, int) or isinstance(block, bool) or not 1 <= block <= n_layers:
             raise ModelError(
-                where, f"there is no block {block!r} whose attention could be read",
+                where,
+                f"there is no block {block!r} whose attention could be read",
                 f"ask for blocks 1 to {n_layers}; block l reads layer l - 1",
-            )  # fmt: skip
+            )
     return sorted({*blocks})
 
 
@@ -112,9 +113,11 @@ class AttentionRecorder(TorchFunctionMode):
         calls = self._calls.pop(block, [])
         if len(calls) == 1 and calls[0] is not None:
             return calls[0]
-        problem = f"calls torch's attention {len(calls)} times" if len(calls) != 1 else (
-            "calls torch's attention with masks or separate projections"
-        )  # fmt: skip
+        problem = (
+            f"calls torch's attention {len(calls)} times"
+            if len(calls) != 1
+            else ("calls torch's attention with masks or separate projections")
+        )
         raise ModelError(
             self._where,
             f"the attention of block {block} cannot be read: it {problem}",

@@ -160,11 +160,13 @@ class Baseline:
 BASELINES: Final = {
     "color-histogram": Baseline("color histogram", LEVELS**3, True, color_histogram),
     "color-areas": Baseline(
-        "color areas", len(COLORS) * (1 + len(KNOTS)), True,
+        "color areas",
+        len(COLORS) * (1 + len(KNOTS)),
+        True,
         partial(color_areas, palette=tuple(COLORS.values())),
     ),
     "pixels": Baseline(f"{SIDE} x {SIDE} pixels", SIDE * SIDE * 3, False, pixels),
-}  # fmt: skip
+}
 
 
 class BaselineModel:

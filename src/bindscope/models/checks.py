@@ -36,11 +36,18 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "ReLU": functional.relu,
 }
 _NAMES = {
-    "gelu": "exact GELU", "gelu_python": "exact GELU", "gelu_new": "GELU by tanh",
-    "gelu_fast": "GELU by tanh", "gelu_accurate": "GELU by tanh",
-    "gelu_pytorch_tanh": "GELU by tanh", "gelu_python_tanh": "GELU by tanh",
-    "quick_gelu": "quick GELU", "silu": "SiLU", "swish": "SiLU", "relu": "ReLU",
-}  # fmt: skip
+    "gelu": "exact GELU",
+    "gelu_python": "exact GELU",
+    "gelu_new": "GELU by tanh",
+    "gelu_fast": "GELU by tanh",
+    "gelu_accurate": "GELU by tanh",
+    "gelu_pytorch_tanh": "GELU by tanh",
+    "gelu_python_tanh": "GELU by tanh",
+    "quick_gelu": "quick GELU",
+    "silu": "SiLU",
+    "swish": "SiLU",
+    "relu": "ReLU",
+}
 _CLS = re.compile(r"(^|\.)(cls|cls_token|class_embedding|class_token)$")
 _REGISTERS = re.compile(r"(^|\.)(reg_token|registers|register_tokens?)$")
 _POSITIONS = re.compile(r"(^|\.)(pos|position)[a-z]*(_embed[a-z]*)?(\.weight)?$")
@@ -239,9 +246,13 @@ def _misplaced(tokens: TokenMap, layer: Layer, cell: int, place: int, most: int)
 
 
 def _check_parity(
-    model: Model, stream: Stream, images: NDArray[np.uint8], blocks: Sequence[nn.Module],
-    run: Any, compare_final: bool,
-) -> None:  # fmt: skip
+    model: Model,
+    stream: Stream,
+    images: NDArray[np.uint8],
+    blocks: Sequence[nn.Module],
+    run: Any,
+    compare_final: bool,
+) -> None:
     """Compare the layers with what the blocks give in the network's own forward pass."""
     outputs: dict[int, Tensor] = {}  # as the pass leaves them
     copies: dict[int, Tensor] = {}  # as the blocks gave them
@@ -267,9 +278,11 @@ def _check_parity(
                 f"layer {layer} is what its block gives in the network's own forward pass"
                 + (
                     ": it is read after a later operation changed it in place (such as "
-                    "`nn.ReLU(inplace=True)` or `x += y`); copy it in the hook" if stale else ""
+                    "`nn.ReLU(inplace=True)` or `x += y`); copy it in the hook"
+                    if stale
+                    else ""
                 )
-            )  # fmt: skip
+            )
     if compare_final and "final" in stream:
         assert _same(output, stream["final"]), (
             'layer "final" is what the network\'s own forward pass gives after its final norm'
@@ -331,9 +344,11 @@ class _Gelus(TorchFunctionMode):
 
 
 def _check_activations(
-    network: nn.Module, pixels: Tensor, forward: Callable[[Tensor], Tensor] | None,
+    network: nn.Module,
+    pixels: Tensor,
+    forward: Callable[[Tensor], Tensor] | None,
     config: Mapping[str, Any] | None,
-) -> None:  # fmt: skip
+) -> None:
     """Compare the activations that the network computes with those of its configuration."""
     named = _setting(network, config, "hidden_act")
     if _setting(network, config, "quick_gelu"):
@@ -369,9 +384,12 @@ def _kind(module: nn.Module) -> str | None:
 
 
 def _check_positions(
-    model: Model, images: NDArray[np.uint8], network: nn.Module,
-    config: Mapping[str, Any] | None, resized: bool,
-) -> None:  # fmt: skip
+    model: Model,
+    images: NDArray[np.uint8],
+    network: nn.Module,
+    config: Mapping[str, Any] | None,
+    resized: bool,
+) -> None:
     """Refuse position embeddings of another grid, unless they may be interpolated."""
     tokens = model.token_map
     height, width = model.preprocess(images).shape[2:]
@@ -379,15 +397,19 @@ def _check_positions(
     trained = [trained] * 2 if isinstance(trained, int) else trained
     problems = []
     if trained and list(trained)[-2:] != [height, width]:
-        problems.append(f"its position embeddings are of images of {trained[-2]} x {trained[-1]} "
-                        f"px, and its input is {height} x {width}")  # fmt: skip
+        problems.append(
+            f"its position embeddings are of images of {trained[-2]} x {trained[-1]} "
+            f"px, and its input is {height} x {width}"
+        )
     for name, weight in network.named_parameters():
         if weight.ndim < 2 or weight.shape[-1] != model.dim or not _POSITIONS.search(name):
             continue
         positions = weight.shape[:-1].numel()
         if not 0 <= positions - tokens.n_patches <= tokens.prefix:
-            problems.append(f"{name} has {positions} positions, and there are "
-                            f"{tokens.grid[0]} x {tokens.grid[1]} patches")  # fmt: skip
+            problems.append(
+                f"{name} has {positions} positions, and there are "
+                f"{tokens.grid[0]} x {tokens.grid[1]} patches"
+            )
     assert resized or not problems, (
         f"{problems[0]}: they are interpolated. Pass `resized=True` if this is wanted"
     )

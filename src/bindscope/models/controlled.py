@@ -30,9 +30,10 @@ def load(
     where = f"model {config.name} ({config.source})"
     if weights is None or not weights.is_file():
         raise ModelError(
-            where, f"its weights are not there ({weights})",
+            where,
+            f"its weights are not there ({weights})",
             "run snakemake, which trains it",
-        )  # fmt: skip
+        )
     remedy = f"train again: `{snakemake_command(f'--forcerun {weights}')}`"
     manifest = read_json(weights, remedy)
     content = checked(weights.parent / manifest["weights"], manifest["sha256"], remedy)

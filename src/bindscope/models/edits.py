@@ -60,9 +60,10 @@ def apply_edit(edit: Edit, tokens: Tensor, layer: int, where: str) -> Tensor:
     else:
         return edited.to(tokens.dtype)
     raise ModelError(
-        where, f"the edit at layer {layer} {problem}",
+        where,
+        f"the edit at layer {layer} {problem}",
         "return one tensor of floating-point numbers, of the shape and on the device of the tokens",
-    )  # fmt: skip
+    )
 
 
 def grad_mode(gradients: bool) -> AbstractContextManager[Any]:

@@ -58,9 +58,10 @@ def _aimv2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
     """Run AIMv2; the library interpolates the position embeddings of none but native models."""
     if resized and not model.config.is_native:
         raise ModelError(
-            "AIMv2", f"its position embeddings are for {model.config.image_size} px only",
+            "AIMv2",
+            f"its position embeddings are for {model.config.image_size} px only",
             f"drop `input_px`, or set `input_px: {model.config.image_size}`",
-        )  # fmt: skip
+        )
     tokens: Tensor = model(pixel_values=pixels).last_hidden_state
     return tokens
 
@@ -101,35 +102,108 @@ def _siglip2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
 
 
 FAMILIES = {
-    "vit": Family("ViTModel", "layers", "layernorm", images.HALF, "bilinear", True, _plain,
-                  options={"add_pooling_layer": False}),
-    "dinov2": Family("Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True,
-                     _any_size),
-    "dinov2_with_registers": Family("Dinov2WithRegistersModel", "encoder.layer", "layernorm",
-                                    images.IMAGENET, "bicubic", True, _any_size),
-    "dinov3_vit": Family("DINOv3ViTModel", "model.layer", "norm", images.IMAGENET, "bilinear", True,
-                         _any_size),
-    "deit": Family("DeiTModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _plain, 1,
-                   options={"add_pooling_layer": False}),
-    "beit": Family("BeitModel", "layers", "layernorm", images.HALF, "bicubic", True, _plain,
-                   options={"add_pooling_layer": False}),
-    "data2vec-vision": Family("Data2VecVisionModel", "encoder.layer", "layernorm", images.HALF,
-                              "bicubic", True, _plain, gives_tuples=True,
-                              options={"add_pooling_layer": False}),
-    "ijepa": Family("IJepaModel", "layers", "layernorm", images.IMAGENET, "bilinear", False, _plain,
-                    options={"add_pooling_layer": False}),
-    "clip_vision_model": Family("CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP,
-                                "bicubic", True, _clip),
-    "metaclip_2_vision_model": Family("MetaClip2VisionModel", "encoder.layers", "post_layernorm",
-                                      images.CLIP, "bicubic", True, _clip),
-    "aimv2_vision_model": Family("Aimv2VisionModel", "encoder.layers", "rms_norm", images.CLIP,
-                                 "bicubic", False, _aimv2),
-    "siglip_vision_model": Family("SiglipVisionModel", "encoder.layers", "post_layernorm",
-                                  images.HALF, "bicubic", False, _plain),
-    "siglip2_vision_model": Family("Siglip2VisionModel", "encoder.layers", "post_layernorm",
-                                   images.HALF, "bilinear", False, _siglip2),
+    "vit": Family(
+        "ViTModel",
+        "layers",
+        "layernorm",
+        images.HALF,
+        "bilinear",
+        True,
+        _plain,
+        options={"add_pooling_layer": False},
+    ),
+    "dinov2": Family(
+        "Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True, _any_size
+    ),
+    "dinov2_with_registers": Family(
+        "Dinov2WithRegistersModel",
+        "encoder.layer",
+        "layernorm",
+        images.IMAGENET,
+        "bicubic",
+        True,
+        _any_size,
+    ),
+    "dinov3_vit": Family(
+        "DINOv3ViTModel", "model.layer", "norm", images.IMAGENET, "bilinear", True, _any_size
+    ),
+    "deit": Family(
+        "DeiTModel",
+        "layers",
+        "layernorm",
+        images.IMAGENET,
+        "bicubic",
+        True,
+        _plain,
+        1,
+        options={"add_pooling_layer": False},
+    ),
+    "beit": Family(
+        "BeitModel",
+        "layers",
+        "layernorm",
+        images.HALF,
+        "bicubic",
+        True,
+        _plain,
+        options={"add_pooling_layer": False},
+    ),
+    "data2vec-vision": Family(
+        "Data2VecVisionModel",
+        "encoder.layer",
+        "layernorm",
+        images.HALF,
+        "bicubic",
+        True,
+        _plain,
+        gives_tuples=True,
+        options={"add_pooling_layer": False},
+    ),
+    "ijepa": Family(
+        "IJepaModel",
+        "layers",
+        "layernorm",
+        images.IMAGENET,
+        "bilinear",
+        False,
+        _plain,
+        options={"add_pooling_layer": False},
+    ),
+    "clip_vision_model": Family(
+        "CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP, "bicubic", True, _clip
+    ),
+    "metaclip_2_vision_model": Family(
+        "MetaClip2VisionModel",
+        "encoder.layers",
+        "post_layernorm",
+        images.CLIP,
+        "bicubic",
+        True,
+        _clip,
+    ),
+    "aimv2_vision_model": Family(
+        "Aimv2VisionModel", "encoder.layers", "rms_norm", images.CLIP, "bicubic", False, _aimv2
+    ),
+    "siglip_vision_model": Family(
+        "SiglipVisionModel",
+        "encoder.layers",
+        "post_layernorm",
+        images.HALF,
+        "bicubic",
+        False,
+        _plain,
+    ),
+    "siglip2_vision_model": Family(
+        "Siglip2VisionModel",
+        "encoder.layers",
+        "post_layernorm",
+        images.HALF,
+        "bilinear",
+        False,
+        _siglip2,
+    ),
     "vit_mae": Family("ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae),
-}  # fmt: skip
+}
 
 
 # Types of checkpoints with a text tower too, whose vision tower is read.
@@ -138,9 +212,8 @@ TYPES = (*FAMILIES, *WHOLE_FAMILIES)
 # Towers that vision-language models start from, by type, width and side of the input.
 _RELEASED = {
     ("clip_vision_model", 1024, 336): "timm:vit_large_patch14_clip_quickgelu_336.openai",
-    ("siglip_vision_model", 1152, 384):
-        "timm:vit_so400m_patch14_siglip_384 with `input_px: 378`",
-}  # fmt: skip
+    ("siglip_vision_model", 1152, 384): "timm:vit_so400m_patch14_siglip_384 with `input_px: 378`",
+}
 
 
 def load(
@@ -197,16 +270,18 @@ def transform(
     for step in ("do_rescale", "do_resize"):
         if processor.get(step) is False:
             raise ModelError(
-                where, f"its preprocessor has `{step}: false`, so its input has another range or "
+                where,
+                f"its preprocessor has `{step}: false`, so its input has another range or "
                 "size than that of images here",
                 "if this is no mistake of the file, wrap the model in a function of your own "
                 "(`source: python:<module>:<function>`)",
-            )  # fmt: skip
+            )
     if abs(float(processor.get("rescale_factor", 1 / 255)) * 255 - 1) > 1e-6:
         raise ModelError(
-            where, f"its preprocessor scales by {processor['rescale_factor']}, not by 1/255",
+            where,
+            f"its preprocessor scales by {processor['rescale_factor']}, not by 1/255",
             "wrap the model in a function of your own (`source: python:<module>:<function>`)",
-        )  # fmt: skip
+        )
     mode = images.interpolation(processor.get("resample", family.mode), where)
     return images.Transform(px, mode, mean, std)
 
@@ -216,9 +291,10 @@ def _channels(value: Any, what: str, where: str) -> tuple[float, ...]:
     values = value if isinstance(value, list | tuple) else [value] * 3
     if len(values) != 3:
         raise ModelError(
-            where, f"{what} of its preprocessor has {len(values)} values, not 3",
+            where,
+            f"{what} of its preprocessor has {len(values)} values, not 3",
             "use a model of RGB images",
-        )  # fmt: skip
+        )
     return tuple(float(number) for number in values)
 
 
@@ -235,9 +311,10 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
             settings, changes = AutoConfig.for_model(str(kind), **changes), {}
     except UNREADABLE as error:
         raise ModelError(
-            where, f"transformers does not read its configuration ({unread(error)})",
+            where,
+            f"transformers does not read its configuration ({unread(error)})",
             f"use one of {', '.join(TYPES)}",
-        ) from error  # fmt: skip
+        ) from error
     if hasattr(settings, "vision_config") and settings.model_type not in WHOLE_FAMILIES:
         raise _inside_of_another(settings, where)
     settings = getattr(settings, "vision_config", settings)
@@ -245,20 +322,22 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     if settings.model_type not in FAMILIES or unknown:
         raise ModelError(
             where,
-            f"its configuration has no {unknown[0]!r}" if unknown
+            f"its configuration has no {unknown[0]!r}"
+            if unknown
             else f"models of type {settings.model_type!r} are not supported",
             f"use one of {', '.join(TYPES)}, with the fields of its "
             "configuration class, or timm's model of the same weights",
-        )  # fmt: skip
+        )
     for key, value in changes.items():
         setattr(settings, key, value)
     if settings.model_type == "vit_mae":
         settings.mask_ratio = 0.0
     if getattr(settings, "num_channels", 3) != 3:
         raise ModelError(
-            where, f"it reads images of {settings.num_channels} channels, not 3",
+            where,
+            f"it reads images of {settings.num_channels} channels, not 3",
             "use a model of RGB images",
-        )  # fmt: skip
+        )
     return settings
 
 
@@ -268,11 +347,12 @@ def _inside_of_another(settings: Any, where: str) -> ModelError:
     kind = (tower.model_type, getattr(tower, "hidden_size", 0), getattr(tower, "image_size", 0))
     released = f"; if it was not fine-tuned, use {_RELEASED[kind]}" if kind in _RELEASED else ""
     return ModelError(
-        where, f"the tower ({tower.model_type}) inside of a model of type "
+        where,
+        f"the tower ({tower.model_type}) inside of a model of type "
         f"{settings.model_type!r} is not read from there",
         "save the tower (`model.model.vision_tower.save_pretrained(folder)`) and use "
         f"`hf:path:<folder>`{released}",
-    )  # fmt: skip
+    )
 
 
 def _processor(folder: Path | None) -> dict[str, Any]:
@@ -291,9 +371,10 @@ def _side(value: Any, what: str, where: str) -> int:
     sides = list(sides) if isinstance(sides, list | tuple) else [sides]
     if len(set(sides)) != 1:
         raise ModelError(
-            where, f"its {what} is {value}, not a square",
+            where,
+            f"its {what} is {value}, not a square",
             "set `input_px`" if what == "input" else "use a model of square images and patches",
-        )  # fmt: skip
+        )
     return int(sides[0])
 
 
@@ -340,9 +421,14 @@ def _create(
         model.set_attn_implementation(config.extraction.attention)
         return model
     return from_files(
-        cls, resolved.folder, where, config=settings, dtype=torch.float32,
-        attn_implementation=config.extraction.attention, **family.options,
-    )  # fmt: skip
+        cls,
+        resolved.folder,
+        where,
+        config=settings,
+        dtype=torch.float32,
+        attn_implementation=config.extraction.attention,
+        **family.options,
+    )
 
 
 def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
@@ -357,7 +443,8 @@ def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
     missing = sorted(str(key) for key in [*report["missing_keys"], *report["mismatched_keys"]])
     if missing:
         raise ModelError(
-            where, f"{len(missing)} weights are missing from the files, the first is {missing[0]}",
+            where,
+            f"{len(missing)} weights are missing from the files, the first is {missing[0]}",
             remedy,
-        )  # fmt: skip
+        )
     return model

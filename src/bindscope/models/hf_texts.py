@@ -93,14 +93,19 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
     tokenize = _of_bytes(settings, where) if folder is None else _tokenizer(folder, where)
     if resolved:
         model, report = clip.from_pretrained(
-            resolved.folder, config=settings, dtype=torch.float32,
-            use_safetensors=True, output_loading_info=True, **LOCAL,
-        )  # fmt: skip
+            resolved.folder,
+            config=settings,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **LOCAL,
+        )
         if missing := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
             raise ModelError(
-                where, f"{len(missing)} weights are missing, the first is {missing[0]}",
+                where,
+                f"{len(missing)} weights are missing, the first is {missing[0]}",
                 "use a checkpoint with both towers and both projections",
-            )  # fmt: skip
+            )
     else:
         model = random_clip(settings, config.seed)
     freeze(model, device)
@@ -164,9 +169,10 @@ def _of_bytes(settings: Any, where: str) -> Tokenize:
     text = settings.text_config
     if text.vocab_size <= END:
         raise ModelError(
-            where, f"a vocabulary of {text.vocab_size} does not hold all bytes",
+            where,
+            f"a vocabulary of {text.vocab_size} does not hold all bytes",
             f"set `overrides: {{text_config: {{vocab_size: {END + 1}}}}}` or more",
-        )  # fmt: skip
+        )
     text.bos_token_id, text.eos_token_id, text.pad_token_id = BEGIN, END, 0
 
     def tokenize(texts: Sequence[str]) -> tuple[Tensor, Tensor]:

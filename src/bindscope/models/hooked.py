@@ -156,9 +156,10 @@ class HookedModule:
         for layer in layers:
             if layer not in self.shapes or isinstance(layer, bool | str):
                 raise ModelError(
-                    self._where, f"there is no layer {layer!r}",
+                    self._where,
+                    f"there is no layer {layer!r}",
                     f"ask for layers 1 to {self.n_layers}, which are its `modules`",
-                )  # fmt: skip
+                )
         return sorted({layer for layer in layers if isinstance(layer, int)})
 
     def _find_shapes(self, config: PythonModel, side: int) -> dict[Layer, LayerShape]:
@@ -177,10 +178,11 @@ class HookedModule:
             raise
         except Exception as error:
             raise ModelError(
-                self._where, f"it does not run on images (B, 3, {side}, {side}): {error}",
+                self._where,
+                f"it does not run on images (B, 3, {side}, {side}): {error}",
                 "set `transform: {input_px: ...}` to the side of its input, or wrap it in a "
                 "module of your own whose forward takes pixels alone",
-            ) from error  # fmt: skip
+            ) from error
         shapes: dict[Layer, LayerShape] = {}
         for number, shapes_of_calls in calls.items():
             name = config.modules[number - 1]
@@ -189,9 +191,10 @@ class HookedModule:
                     "is never run" if not shapes_of_calls else f"runs {len(shapes_of_calls)} times"
                 )
                 raise ModelError(
-                    self._where, f"submodule {name!r} {times} in a forward pass",
+                    self._where,
+                    f"submodule {name!r} {times} in a forward pass",
                     "name one that runs once, such as the block that holds it",
-                )  # fmt: skip
+                )
             where = f"{self._where}, submodule {name!r}"
             shapes[number] = _layer_shape(shapes_of_calls[0], config, side, where)
         return shapes
@@ -208,10 +211,10 @@ class HookedModule:
         if type(output) in (tuple, list):
             return type(output)((after, *output[1:]))
         raise ModelError(
-            self._where, f"layer {layer} gives {type(output).__name__}, whose tokens cannot be "
-            "replaced",
+            self._where,
+            f"layer {layer} gives {type(output).__name__}, whose tokens cannot be replaced",
             "name a submodule that returns a tensor or a tuple, such as the block inside of it",
-        )  # fmt: skip
+        )
 
     @contextmanager
     def _hooks(self, layers: Iterable[int], take: Callable[[int, Any], Any]) -> Iterator[None]:
@@ -269,22 +272,25 @@ def _layer_shape(shape: Any, config: PythonModel, side: int, where: str) -> Laye
     """Return width and token map of what a submodule gives for `_TRIED` images."""
     if not isinstance(shape, tuple) or len(shape) not in (3, 4):
         raise ModelError(
-            where, f"it gives {shape}, which is neither tokens (B, T, d) nor a map (B, C, H, W)",
+            where,
+            f"it gives {shape}, which is neither tokens (B, T, d) nor a map (B, C, H, W)",
             "name a submodule before the pooling or the head",
-        )  # fmt: skip
+        )
     if shape[0] != _TRIED:
         raise ModelError(
-            where, f"it gives {shape} for {_TRIED} images: the first axis is not the images'",
+            where,
+            f"it gives {shape} for {_TRIED} images: the first axis is not the images'",
             "name another submodule, or wrap the module so that images come first",
-        )  # fmt: skip
+        )
     prefix = config.registers + config.has_cls if config.prefix is None else config.prefix
     if len(shape) == 4:
         if prefix:
             raise ModelError(
-                where, f"it gives a map {shape}, which has no [CLS] and no other token",
+                where,
+                f"it gives a map {shape}, which has no [CLS] and no other token",
                 "set `has_cls: false`, `registers: 0` and no `prefix`; read tokens by an entry of "
                 "their own in `models`",
-            )  # fmt: skip
+            )
         channels, *cells = shape[1:] if not config.channels_last else (shape[3], *shape[1:3])
         width, grid = channels, (cells[0], cells[1])
     else:
@@ -302,17 +308,20 @@ def _grid(n_tokens: int, prefix: int, config: PythonModel, where: str) -> tuple[
     if config.grid is not None:
         if config.grid[0] * config.grid[1] != patches:
             raise ModelError(
-                where, f"it gives {n_tokens} tokens, of which {patches} are patches, and `grid` is "
-                f"{config.grid[0]} x {config.grid[1]}", "correct `grid` or `prefix`",
-            )  # fmt: skip
+                where,
+                f"it gives {n_tokens} tokens, of which {patches} are patches, and `grid` is "
+                f"{config.grid[0]} x {config.grid[1]}",
+                "correct `grid` or `prefix`",
+            )
         return config.grid
     side = isqrt(max(patches, 0))
     if patches < 1 or side * side != patches:
         extra = n_tokens - isqrt(n_tokens) ** 2
         hint = "set `has_cls: true`, or " if extra == 1 and not prefix else ""
         raise ModelError(
-            where, f"it gives {n_tokens} tokens, and {patches} patches are no square grid",
+            where,
+            f"it gives {n_tokens} tokens, and {patches} patches are no square grid",
             f"{hint}give `prefix` (all tokens before the patches; {extra} would leave a square) "
             "or `grid: [rows, columns]`",
-        )  # fmt: skip
+        )
     return side, side

@@ -46,8 +46,11 @@ ATTEMPTS = 20  # draws of signed directions; the last one is taken if all of the
 
 # Defaults of the noisy encoders.
 PROBABILITY = {
-    "erasure": 0.5, "cell_erasure": 0.5, "swaps": 0.5, "swaps_within_counts": 0.5,
-}  # fmt: skip
+    "erasure": 0.5,
+    "cell_erasure": 0.5,
+    "swaps": 0.5,
+    "swaps_within_counts": 0.5,
+}
 
 
 def encoder_name(config: KnownAnswer) -> str:
@@ -392,11 +395,25 @@ def _wide(config: KnownAnswer, default: int, least: int) -> int:
 ENCODERS: dict[str, Callable[[KnownAnswer, Scenes], Arrays]] = {
     encoder.__name__: encoder
     for encoder in (
-        zero, features, counts, identity, rotated, hadamard, erasure, cell_erasure, swaps,
-        swaps_within_counts, half, cipher, cipher_features, cipher_three, conjunctive,
-        tensor_product, token_grid,
+        zero,
+        features,
+        counts,
+        identity,
+        rotated,
+        hadamard,
+        erasure,
+        cell_erasure,
+        swaps,
+        swaps_within_counts,
+        half,
+        cipher,
+        cipher_features,
+        cipher_three,
+        conjunctive,
+        tensor_product,
+        token_grid,
     )
-}  # fmt: skip
+}
 
 
 def encode(

@@ -324,15 +324,26 @@ def _plogp(p: float) -> float:
 
 
 INJECTIVE = (
-    "identity", "rotated", "cipher", "cipher_features", "cipher_three", "conjunctive",
+    "identity",
+    "rotated",
+    "cipher",
+    "cipher_features",
+    "cipher_three",
+    "conjunctive",
     "tensor_product",
-)  # fmt: skip
+)
 TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Truth]] = {
-    "zero": nothing, "features": features, "counts": counts, "hadamard": hadamard,
-    "erasure": erasure, "cell_erasure": cell_erasure, "swaps": swaps,
-    "swaps_within_counts": swaps_within_counts, "half": half,
+    "zero": nothing,
+    "features": features,
+    "counts": counts,
+    "hadamard": hadamard,
+    "erasure": erasure,
+    "cell_erasure": cell_erasure,
+    "swaps": swaps,
+    "swaps_within_counts": swaps_within_counts,
+    "half": half,
     **dict.fromkeys(INJECTIVE, everything),
-}  # fmt: skip
+}
 
 
 def truth(

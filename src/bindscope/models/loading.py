@@ -44,9 +44,10 @@ def load_model(
         raise no_gpu(where)
     if getattr(config, "pretrained", False) and getattr(config, "overrides", None):
         raise ModelError(
-            where, "`overrides` change the architecture, which pretrained weights have fixed",
+            where,
+            "`overrides` change the architecture, which pretrained weights have fixed",
             "drop `overrides`, or set `pretrained: false`",
-        )  # fmt: skip
+        )
     library = config.source.partition(":")[0]
     model: Model = resolve(ADAPTERS[library])(config, weights, device, input_px)
     expected = config.depth or model.n_layers

@@ -91,9 +91,10 @@ class OwnTexts:
         for word, known in zip(words, self.values, strict=True):
             if word is not None and word not in known:
                 raise ModelError(
-                    self.where, f"it does not know the word {word!r}{instead(word, known)}",
+                    self.where,
+                    f"it does not know the word {word!r}{instead(word, known)}",
                     "caption scenes with the words that it was trained on",
-                )  # fmt: skip
+                )
             choices.append(range(len(known)) if word is None else [known.index(word)])
         sizes = tuple(map(len, self.values))
         return [int(np.ravel_multi_index(place, sizes)) for place in product(*choices)]
@@ -108,7 +109,8 @@ def load(config: Controlled | Zoo, weights: Path | None, device: torch.device) -
     restored = restore(config, weights, device, where)
     if not isinstance(restored.objective, Captions):
         raise ModelError(
-            where, "it was not trained with captions",
+            where,
+            "it was not trained with captions",
             "use a model of the objective captions or captions_unpaired",
-        )  # fmt: skip
+        )
     return OwnTexts(restored, f"{config.source}, seed {config.seed}")

@@ -134,29 +134,33 @@ def check_layers(
 def _check_passes(tokens: Tensor, again: Tensor, where: str) -> None:
     if not tokens.isfinite().all():
         raise ModelError(
-            where, "it gives values that are not finite",
+            where,
+            "it gives values that are not finite",
             "check its weights for NaN, and the range of its input (`transform`)",
-        )  # fmt: skip
+        )
     if float((tokens - again).abs().max()) > _SAME * float(tokens.abs().max()):
         raise ModelError(
-            where, "it gives other values in a second pass over the same image",
+            where,
+            "it gives other values in a second pass over the same image",
             "switch off what is random in it (masks of patches, noise), or wrap it in a module "
             "that does",
-        )  # fmt: skip
+        )
 
 
 def _misplaced(shape: LayerShape, where: str) -> ModelError:
     rows, columns = shape.token_map.grid
     if shape.is_map:
         return ModelError(
-            where, f"its map is read as {rows} x {columns} cells of {shape.dim} channels, which do "
+            where,
+            f"its map is read as {rows} x {columns} cells of {shape.dim} channels, which do "
             "not lie as the image does",
             "set `channels_last: true` if its maps are (B, H, W, C); otherwise return them as "
             "(B, C, H, W), rows from the top",
-        )  # fmt: skip
+        )
     return ModelError(
-        where, f"its tokens are read as {rows} x {columns} patches in raster order, and changes of "
+        where,
+        f"its tokens are read as {rows} x {columns} patches in raster order, and changes of "
         "the image show another order",
         "correct `grid` (rows, columns), `prefix` and `has_cls`; or wrap the module, and return "
         "a map (B, C, H, W) or every patch in raster order",
-    )  # fmt: skip
+    )

@@ -104,14 +104,16 @@ def _restored(
     name = recipe["model"]["source"].partition(":")[2]
     if name not in OBJECTIVES:
         raise ModelError(
-            where, f"it was trained for {name!r}, which has no loss",
+            where,
+            f"it was trained for {name!r}, which has no loss",
             "choose a model with an objective; this one is the untrained twin of others",
-        )  # fmt: skip
+        )
     if not any(tensor.startswith(BESIDE) for tensor in tensors):
         raise ModelError(
-            where, "its file holds the transformer alone, without heads, decoder or teacher",
+            where,
+            "its file holds the transformer alone, without heads, decoder or teacher",
             "train it again, which keeps them (of the zoo: `make zoo`)",
-        )  # fmt: skip
+        )
     sizes = [int(group["size"]) for group in recipe["dataset"]["space"]["groups"]]
     unused = random_stream(0)  # all weights are replaced
     objective: Objective = resolve(OBJECTIVES[name])(
@@ -122,7 +124,8 @@ def _restored(
         objective.restore(tensors)
     except RuntimeError as error:
         raise ModelError(
-            where, f"its weights are not those of its recipe ({error})",
+            where,
+            f"its weights are not those of its recipe ({error})",
             "train it again with this version",
-        ) from error  # fmt: skip
+        ) from error
     return objective

@@ -17,8 +17,12 @@ from bindscope.models.base import TokenMap
 from bindscope.models.hooked import HookedModule
 
 _ATTRIBUTES: dict[str, type] = {
-    "n_layers": int, "dim": int, "token_map": TokenMap, "revision": str, "weights_sha256": str,
-}  # fmt: skip
+    "n_layers": int,
+    "dim": int,
+    "token_map": TokenMap,
+    "revision": str,
+    "weights_sha256": str,
+}
 _METHODS = ("preprocess", "residual_stream")
 
 
@@ -39,9 +43,10 @@ def load(
     if config.modules:
         if not isinstance(model, nn.Module):
             raise ModelError(
-                where, f"its function returns {type(model).__name__}, which has no submodules",
+                where,
+                f"its function returns {type(model).__name__}, which has no submodules",
                 "return an `nn.Module`, or leave out `modules` (docs/add_model.md)",
-            )  # fmt: skip
+            )
         hooked = HookedModule(where, model, config, device, input_px)
         hooked.check()
         return hooked
@@ -75,9 +80,10 @@ def _called(config: PythonModel, where: str, device: torch.device, input_px: int
         signature.bind(**accepted_settings)
     except TypeError as error:
         raise ModelError(
-            where, f"its function does not take the options ({error})",
+            where,
+            f"its function does not take the options ({error})",
             f"set `options` to arguments of {signature}",
-        ) from error  # fmt: skip
+        ) from error
     return function(**accepted_settings)
 
 
@@ -103,12 +109,14 @@ def _function(source: str, where: str) -> Any:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ModelError(
-            where, f"Python cannot import {error.name}",
+            where,
+            f"Python cannot import {error.name}",
             f"put {module.partition('.')[0]} on PYTHONPATH, or install it in this environment",
-        ) from error  # fmt: skip
+        ) from error
     if not callable(getattr(loaded, name, None)):
         raise ModelError(
-            where, f"{loaded.__file__} has no function {name!r}",
+            where,
+            f"{loaded.__file__} has no function {name!r}",
             "correct the source: python:<module>:<function>",
-        )  # fmt: skip
+        )
     return getattr(loaded, name)

@@ -31,18 +31,24 @@ def load(repo: str, revision: str, trust_remote_code: bool = False, **options: A
     """
     if trust_remote_code is not True:
         raise ModelError(
-            repo, "this source runs the repository's Python as you",
+            repo,
+            "this source runs the repository's Python as you",
             "read that code, then set `options: {trust_remote_code: true}`",
-        )  # fmt: skip
+        )
     if not re.fullmatch("[0-9a-f]{40}", revision):
         raise ModelError(
-            repo, f"revision {revision!r} pins no commit: other code could run tomorrow",
+            repo,
+            f"revision {revision!r} pins no commit: other code could run tomorrow",
             "set `options: {revision: <40 hex digits>}` to the commit that you read",
-        )  # fmt: skip
+        )
     from transformers import AutoModel
 
     model: nn.Module = AutoModel.from_pretrained(
-        repo, revision=revision, code_revision=revision, trust_remote_code=True,
-        use_safetensors=True, **options,
-    )  # fmt: skip
+        repo,
+        revision=revision,
+        code_revision=revision,
+        trust_remote_code=True,
+        use_safetensors=True,
+        **options,
+    )
     return model

@@ -178,10 +178,11 @@ class FrozenViT:
             theirs = self.forward(pixels).float()
         if not theirs.isfinite().all():
             raise ModelError(
-                self.where, "what it computes of one image is not finite",
+                self.where,
+                "what it computes of one image is not finite",
                 "check the weights for NaN or infinite values: a damaged file, or a training that "
                 "diverged",
-            )  # fmt: skip
+            )
         worst = float((ours - theirs).abs().max()) if ours.shape == theirs.shape else float("inf")
         if not worst <= 1e-4 * float(theirs.abs().max()):
             raise ModelError(

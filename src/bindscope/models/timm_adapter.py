@@ -73,8 +73,11 @@ def load(
         if max(abs(below), abs(right)) > OFFSET:
             log.warning(
                 "%s: patch tokens look %+.2f patches below and %+.2f right of their cells: labels "
-                "of patches are off by as much; means and [CLS] are not", where, below, right,
-            )  # fmt: skip
+                "of patches are off by as much; means and [CLS] are not",
+                where,
+                below,
+                right,
+            )
     return loaded
 
 
@@ -106,9 +109,10 @@ def refuse_exact_gelu(name: str) -> None:
     notes = " ".join((pretrained_config and pretrained_config.notes) or ())
     if "natively QuickGELU" in notes and "quickgelu" not in name:
         raise ModelError(
-            f"timm:{name}", "its weights were trained with QuickGELU, and this name computes "
-            "exact GELU", f"use timm:{name.replace('_clip_', '_clip_quickgelu_')}",
-        )  # fmt: skip
+            f"timm:{name}",
+            "its weights were trained with QuickGELU, and this name computes exact GELU",
+            f"use timm:{name.replace('_clip_', '_clip_quickgelu_')}",
+        )
 
 
 def token_map(model: Any, px: int) -> TokenMap:
@@ -131,9 +135,10 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
     name = parse_source(config.source).name
     if not timm.is_model(name):
         raise ModelError(
-            where, f"timm {timm.__version__} has no model {name!r}", "choose a name of "
-            "`timm.list_models('*vit*')`; weights are a tag after a dot",
-        )  # fmt: skip
+            where,
+            f"timm {timm.__version__} has no model {name!r}",
+            "choose a name of `timm.list_models('*vit*')`; weights are a tag after a dot",
+        )
     if not config.pretrained:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
@@ -141,9 +146,10 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
                 model = timm.create_model(name, pretrained=False, **config.overrides)
             except (TypeError, ValueError, AssertionError, RuntimeError) as error:
                 raise ModelError(
-                    where, f"timm refuses the overrides {config.overrides} ({error})",
+                    where,
+                    f"timm refuses the overrides {config.overrides} ({error})",
                     "use arguments of timm's VisionTransformer, such as depth and embed_dim",
-                ) from error  # fmt: skip
+                ) from error
         return model, f"random weights, seed {config.seed}", state_sha256(model.state_dict())
     refuse_exact_gelu(name)
     resolved = resolve(config, weights)
@@ -153,9 +159,10 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
         )
     except UNREADABLE as error:
         raise ModelError(
-            where, f"the weights in {resolved.tensors[0]} are not those of {name} ({error})",
+            where,
+            f"the weights in {resolved.tensors[0]} are not those of {name} ({error})",
             "name the model, with its tag, that the weights were saved from",
-        ) from error  # fmt: skip
+        ) from error
     return model, resolved.revision, resolved.sha256
 
 
@@ -174,9 +181,10 @@ def _resize(model: Any, input_px: int | None, where: str) -> int:
         return input_px
     if not hasattr(model, "set_input_size"):
         raise ModelError(
-            where, f"{type(model).__name__} cannot change the size of its input",
+            where,
+            f"{type(model).__name__} cannot change the size of its input",
             f"drop `input_px` (its own is {default_size[0]})",
-        )  # fmt: skip
+        )
     model.set_input_size(img_size=(input_px, input_px))
     return input_px
 

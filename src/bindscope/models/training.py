@@ -132,10 +132,13 @@ def write_training(
     write_json(
         manifest,
         {
-            "weights": Path(weights).name, "sha256": sha256(content),
-            "input_px": trained.input_px, "spec": spec, "code": code,
+            "weights": Path(weights).name,
+            "sha256": sha256(content),
+            "input_px": trained.input_px,
+            "spec": spec,
+            "code": code,
         },
-    )  # fmt: skip
+    )
 
 
 def _input_px(config: Controlled, dataset: SceneDistribution) -> int:
@@ -188,9 +191,10 @@ class _Task:
         loss_bits = float(loss.detach())
         if not isfinite(loss_bits):
             raise ModelError(
-                run.name, f"training diverged at step {run.steps + 1}",
+                run.name,
+                f"training diverged at step {run.steps + 1}",
                 f"lower training.learning_rate ({self.config.training.learning_rate:g})",
-            )  # fmt: skip
+            )
         return loss_bits
 
     def validate(self, runs: Sequence[Run]) -> list[float]:

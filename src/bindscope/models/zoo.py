@@ -73,10 +73,14 @@ def write(
     write_json(
         manifest,
         {
-            **described, "weights": f"{name}.safetensors", "sha256": sha256(stored),
-            "code": training_record["code"], "lock": lock, "cpu_seconds": cpu_seconds,
+            **described,
+            "weights": f"{name}.safetensors",
+            "sha256": sha256(stored),
+            "code": training_record["code"],
+            "lock": lock,
+            "cpu_seconds": cpu_seconds,
         },
-    )  # fmt: skip
+    )
     return manifest
 
 
@@ -93,7 +97,9 @@ def described(training: Path) -> dict[str, Any]:
     losses = [entry["loss_bits"] for entry in history if entry["split"] == "val"]
     return {
         "objective": spec["model"]["source"].partition(":")[2],
-        "seed": spec["model"]["seed"], "input_px": training_record["input_px"],
+        "seed": spec["model"]["seed"],
+        "input_px": training_record["input_px"],
         "recipe": {key: spec[key] for key in ("model", "dataset", "threads", "device")},
-        "val_loss_bits": losses[-1] if losses else None, "history": history,
-    }  # fmt: skip
+        "val_loss_bits": losses[-1] if losses else None,
+        "history": history,
+    }

@@ -96,9 +96,12 @@ def _groups(
     contents = contents[(n_used >= 2) & (units > n_used)]
     n_scenes = len(log_weights)
     nothing = _Groups(
-        np.zeros((1, len(capacity)), np.int64), np.zeros(1, np.int64), np.zeros((1, 0), np.int64),
-        np.zeros((n_scenes, 1)), np.zeros((n_scenes, 1)),
-    )  # fmt: skip
+        np.zeros((1, len(capacity)), np.int64),
+        np.zeros(1, np.int64),
+        np.zeros((1, 0), np.int64),
+        np.zeros((n_scenes, 1)),
+        np.zeros((n_scenes, 1)),
+    )
     todo: list[tuple[list[int], _Groups, list[int]]] = [([], nothing, list(active))]
     while todo:
         chosen, groups, further = todo.pop()

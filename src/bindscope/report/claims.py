@@ -19,11 +19,12 @@ _COLUMNS = (
     Column("effect", "effect", "number", "in the unit beside it"),
     Column("unit", "unit"),
     Column("interval over", "resampled"),
-    Column("p", "p_value", "number", "one-sided, of the claim, Holm-corrected over the rows",
-           p_value),
+    Column(
+        "p", "p_value", "number", "one-sided, of the claim, Holm-corrected over the rows", p_value
+    ),
     Column("weakest impostor", "impostor"),
     Column("why not testable", "reason"),
-)  # fmt: skip
+)
 
 
 MOST_PLACES = 4  # that a sentence lists; the table of claims has all

@@ -45,9 +45,13 @@ def make_report(job: Job) -> str:
     versions = {"bindscope": __version__, **numeric_versions()}
     log.info("code: %s", read_commit(CLONE))
     return build_page(
-        config["report"]["title"], parts, config=config, versions=versions, keys=job.keys,
+        config["report"]["title"],
+        parts,
+        config=config,
+        versions=versions,
+        keys=job.keys,
         missing=job.spec.get("missing", ()),
-    )  # fmt: skip
+    )
 
 
 def read_commit(folder: Path) -> str:

@@ -101,7 +101,5 @@ def render(
             ink = np.where(stamp[rows, columns, None] == FILL, palette[color], OUTLINE)
             images[scenes[:, None], rows, columns] = ink
             masks[scenes[:, None], rows, columns] = slot + 1
-            boxes[scenes, slot] = (
-                columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-            )  # fmt: skip
+            boxes[scenes, slot] = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
     return {"images": images, "masks": masks, "boxes": boxes, "cells": slots}

@@ -5,8 +5,18 @@ from __future__ import annotations
 TABLE = "PUG_SPARE.csv"  # the release's table of scenes
 VALUES: dict[str, tuple[str, ...]] = {
     "character": (
-        "Crow", "Fox", "DeerStag", "DeerDoe", "Wolf", "Crocodile", "Elephant", "Hippopotamus",
-        "Lion", "Lioness", "Rhinoceros", "Zebra",
+        "Crow",
+        "Fox",
+        "DeerStag",
+        "DeerDoe",
+        "Wolf",
+        "Crocodile",
+        "Elephant",
+        "Hippopotamus",
+        "Lion",
+        "Lioness",
+        "Rhinoceros",
+        "Zebra",
     ),
     "texture": ("Red", "Blue", "Green", "Yellow", "Brown", "Purple", "Cyan", "Gray"),
-}  # fmt: skip
+}

@@ -29,9 +29,17 @@ COLORS: dict[WordSet, tuple[str, ...]] = {
 BODIES = {"can": "cylinder"}  # the word that texts have for it -> the body
 
 RGB: dict[str, tuple[int, int, int]] = {
-    "blue": (9, 78, 202), "cyan": (119, 190, 191), "green": (98, 190, 66),
-    "purple": (163, 61, 165), "red": (210, 47, 13), "yellow": (193, 187, 94),
-    "azure": (92, 164, 197), "brown": (155, 114, 83), "gold": (196, 180, 90),
-    "lime": (140, 160, 11), "orange": (193, 123, 31), "pink": (206, 86, 163),
-}  # fmt: skip
+    "blue": (9, 78, 202),
+    "cyan": (119, 190, 191),
+    "green": (98, 190, 66),
+    "purple": (163, 61, 165),
+    "red": (210, 47, 13),
+    "yellow": (193, 187, 94),
+    "azure": (92, 164, 197),
+    "brown": (155, 114, 83),
+    "gold": (196, 180, 90),
+    "lime": (140, 160, 11),
+    "orange": (193, 123, 31),
+    "pink": (206, 86, 163),
+}
 """Median sRGB of the things of each color in the released images, 0 to 255."""

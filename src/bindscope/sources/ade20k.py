@@ -27,10 +27,20 @@ OTHER = "other"
 # Positions in the full index among the images of a part. The release has no list of its own.
 KNOWN_BAD = {
     "training": (
-        7689, 8904, 8905, 20433, 20543, 21029, 22979, 23011, 23048, 24103, 24794,
+        7689,
+        8904,
+        8905,
+        20433,
+        20543,
+        21029,
+        22979,
+        23011,
+        23048,
+        24103,
+        24794,
     ),
     "validation": (20,),
-}  # fmt: skip
+}
 FULL = {"training": 25574, "validation": 2000}  # images of a part in the full index
 BAD_REASON = "the released code of arXiv 2510.24709 leaves it out as corrupted; not checked here"
 _TV_SET = "television;set;tv;tv;set;idiot;box;boob;tube;telly;goggle;box"
@@ -122,7 +132,7 @@ class Ade20kReader(PartsReader[Ade20kSource]):
                 f"{self._files.path(mask)} ({where})",
                 f"has the class {largest}, and the index {known} names",
                 "mask and index are not of the same release: bring both of it",
-            )  # fmt: skip
+            )
         classes = self._classes
         ids = tuple(number for number, code in codes.items() if classes.of_code[code] >= 0)
         if not ids:

@@ -36,9 +36,17 @@ _ALLOWED = {
 }
 # Whatever damaged bytes make of an unpickler, by its documentation.
 _UNPICKLING = (
-    pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError,
-    ImportError, OverflowError, MemoryError, RecursionError,
-)  # fmt: skip
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ImportError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
 _MODULES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
 
 

@@ -31,8 +31,15 @@ _SHOWN = 200  # characters of a name in a message
 _LARGEST_RATIO = 100  # of a larger member of an archive to its compressed size; JSON has 5 to 30
 # What a damaged file or archive raises while it is read.
 DAMAGED = (
-    OSError, KeyError, BadZipFile, EOFError, UnicodeDecodeError, zlib.error, LZMAError, csv.Error,
-)  # fmt: skip
+    OSError,
+    KeyError,
+    BadZipFile,
+    EOFError,
+    UnicodeDecodeError,
+    zlib.error,
+    LZMAError,
+    csv.Error,
+)
 
 
 @dataclass(frozen=True)
@@ -166,9 +173,10 @@ class SourceFiles:
             content = file.read(LARGEST_BYTES + 1)
             if len(content) > LARGEST_BYTES:
                 raise InputError(
-                    self.path(name), f"is larger than {LARGEST_BYTES >> 20} MiB",
+                    self.path(name),
+                    f"is larger than {LARGEST_BYTES >> 20} MiB",
                     f"make the image smaller, or {LEAVE_OUT}",
-                )  # fmt: skip
+                )
             return content
 
     @contextmanager
@@ -186,9 +194,10 @@ class SourceFiles:
                 yield file
         except DAMAGED as error:
             raise InputError(
-                self.path(name), f"cannot be read ({first_line(error)})",
+                self.path(name),
+                f"cannot be read ({first_line(error)})",
                 f"replace the file, or {LEAVE_OUT}",
-            ) from error  # fmt: skip
+            ) from error
 
 
 class _Place:
@@ -198,9 +207,10 @@ class _Place:
         self.root = root
         if not root.exists():
             raise InputError(
-                str(root), "there is no such folder or archive",
+                str(root),
+                "there is no such folder or archive",
                 "correct `source.path`, or `source.images` where that says where images are",
-            )  # fmt: skip
+            )
         self._archive = open_archive(root) if root.is_file() else None
 
     @cached_property
@@ -226,9 +236,10 @@ def check_name(name: str, where: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise InputError(
-            where, f"{name[:_SHOWN]!r} leads out of the folder that names start from",
+            where,
+            f"{name[:_SHOWN]!r} leads out of the folder that names start from",
             "name the file from there, without `..`; `source.images` says where names start",
-        )  # fmt: skip
+        )
 
 
 def open_archive(path: Path) -> ZipFile:
@@ -239,9 +250,10 @@ def open_archive(path: Path) -> ZipFile:
         raise
     except (BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise InputError(
-            str(path), f"is no whole zip archive ({first_line(error)})",
+            str(path),
+            f"is no whole zip archive ({first_line(error)})",
             "it was cut off or is something else: copy or download it again",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def open_member(archive: ZipFile, name: str) -> IO[bytes]:

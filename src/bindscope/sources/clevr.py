@@ -40,9 +40,10 @@ class ClevrReader:
         scenes = [scene for part in self.source.parts for scene in self._part(part)]
         if not scenes:
             raise InputError(
-                self.images, f"no scene has {self.source.n_objects} objects",
+                self.images,
+                f"no scene has {self.source.n_objects} objects",
                 "CLEVR's have 3 to 10: change `source.n_objects`",
-            )  # fmt: skip
+            )
         return scenes
 
     def _part(self, part: str) -> Iterator[Scene]:
@@ -51,9 +52,10 @@ class ClevrReader:
         path = self._files.path(top + name)
         if not self._files.exists(top + name):
             raise InputError(
-                self.images, f"holds no {name}",
+                self.images,
+                f"holds no {name}",
                 "give the folder or archive of CLEVR v1.0 with `scenes` and `images`",
-            )  # fmt: skip
+            )
         with self._files.text(top + name) as file:
             for where, scene in entries(file, path, key="scenes", remedy=_OWN, damaged=_AGAIN):
                 try:

@@ -85,12 +85,13 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
             self.skipped.append(Skipped(image, "no object is labelled"))
             return None
         return Scene(
-            image, tuple(objects), where, split=self._split(image, part == _HELD_OUT),
-            segments=Segments(
-                file_of_mask, "red_green_blue", tuple(ids), tuple(stuff)
-            ),
+            image,
+            tuple(objects),
+            where,
+            split=self._split(image, part == _HELD_OUT),
+            segments=Segments(file_of_mask, "red_green_blue", tuple(ids), tuple(stuff)),
             upright=False,
-        )  # fmt: skip
+        )
 
     def _entries(self, part: str, key: str) -> Iterator[tuple[str, Any]]:
         name = f"annotations/panoptic_{part}.json"

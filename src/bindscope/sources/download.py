@@ -65,9 +65,12 @@ def fetch(url: str, sha256: str, folder: Path | str, wait_s: float = 2.0) -> dic
         else:
             _check(target, sha256)
     return {
-        "url": redacted(url), "path": str(target), "bytes": target.stat().st_size, "sha256": sha256,
+        "url": redacted(url),
+        "path": str(target),
+        "bytes": target.stat().st_size,
+        "sha256": sha256,
         "licence": licence,
-    }  # fmt: skip
+    }
 
 
 @contextmanager
@@ -84,10 +87,11 @@ def _check(path: Path, sha256: str) -> None:
     digest = file_sha256(path)
     if digest != sha256:
         raise InputError(
-            str(path), f"its SHA-256 is {digest}, not {sha256}",
+            str(path),
+            f"its SHA-256 is {digest}, not {sha256}",
             "if `source.sha256` is right, the file is damaged or another one: "
             f"delete {path} and run again",
-        )  # fmt: skip
+        )
 
 
 def _download(url: str, part: Path, wait_s: float) -> None:
@@ -109,10 +113,11 @@ def _download(url: str, part: Path, wait_s: float) -> None:
             time.sleep(wait_s * 2**attempt)
     have = part.stat().st_size if part.exists() else 0
     raise InputError(
-        redacted(url), f"the download failed ({problem}); {have:,} bytes are in {part}",
+        redacted(url),
+        f"the download failed ({problem}); {have:,} bytes are in {part}",
         "check the address and the network and run again, it goes on from there; or bring the "
         "file here yourself and name it in `source.path`",
-    )  # fmt: skip
+    )
 
 
 def _go_on(url: str, part: Path) -> bool:

@@ -54,9 +54,10 @@ def check_present(
                 absent.setdefault(scene.image, f"{kind}: there is no such {kind}")
                 if bad_images == "stop":
                     problems.add(
-                        scene.where, f"there is no {kind} {files.path(name)}",
+                        scene.where,
+                        f"there is no {kind} {files.path(name)}",
                         f"correct its name or `source.images`, or {LEAVE_OUT}",
-                    )  # fmt: skip
+                    )
     return absent
 
 
@@ -155,11 +156,15 @@ def _several(roots: Roots) -> Sequence[str]:
 
 def _note_unnamed(results: Mapping[str, _Result]) -> None:
     """Log masks with numbers of no row: a forgotten row looks like background."""
-    unnamed = {image: result["unnamed"][0] for image, result in results.items()
-               if result.get("unnamed")}  # fmt: skip
+    unnamed = {
+        image: result["unnamed"][0] for image, result in results.items() if result.get("unnamed")
+    }
     if unnamed:
         image, number = next(iter(unnamed.items()))
         log.warning(
             "%d masks have pixels with a number of no row, as %d in that of %s: they count as "
-            "background", len(unnamed), number, image,
-        )  # fmt: skip
+            "background",
+            len(unnamed),
+            number,
+            image,
+        )

@@ -89,19 +89,22 @@ def _refuse_mode(mask: Image.Image, channels: str, place: str) -> None:
     if channels != "index":
         if mask.mode != "RGB":
             raise InputError(
-                place, f"is a mask of mode {mask.mode}, not RGB with 8 bits",
+                place,
+                f"is a mask of mode {mask.mode}, not RGB with 8 bits",
                 f"replace it by a mask with numbers in its three channels, or {LEAVE_OUT}",
-            )  # fmt: skip
+            )
     elif mask.format in ("JPEG", "MPO"):
         raise InputError(
-            place, "is a JPEG, which changes the numbers of pixels",
+            place,
+            "is a JPEG, which changes the numbers of pixels",
             "save masks as PNG from the program that made them",
-        )  # fmt: skip
+        )
     elif mask.mode not in (*_GRAY, "RGB", "RGBA"):
         raise InputError(
-            place, f"is a mask of mode {mask.mode}, whose pixels are no whole numbers",
+            place,
+            f"is a mask of mode {mask.mode}, whose pixels are no whole numbers",
             "save masks as PNG of mode L, P, I;16 or RGB",
-        )  # fmt: skip
+        )
 
 
 def image_size(files: SourceFiles, image: str, where: str) -> ImageSize:
@@ -125,18 +128,21 @@ def refuse_pixels(image: Image.Image, place: str) -> None:
     """Refuse an image of more than `LARGEST_PIXELS` by its head: InputError."""
     if image.width * image.height > LARGEST_PIXELS:
         raise InputError(
-            place, f"has {image.width} x {image.height} pixels; {LARGEST_PIXELS:,} can be read",
+            place,
+            f"has {image.width} x {image.height} pixels; {LARGEST_PIXELS:,} can be read",
             "make it smaller, and its boxes and mask with it; or leave the image out",
-        )  # fmt: skip
+        )
 
 
 def refuse_other_size(image: tuple[int, int], expected: tuple[int, int], place: str) -> None:
     """Refuse an image of another width and height than its boxes are of, with InputError."""
     if image != expected:
         raise InputError(
-            place, f"has {image[0]} x {image[1]} pixels as stored, and its boxes are of "
-            f"{expected[0]} x {expected[1]}", f"take the release's own file, or {LEAVE_OUT}",
-        )  # fmt: skip
+            place,
+            f"has {image[0]} x {image[1]} pixels as stored, and its boxes are of "
+            f"{expected[0]} x {expected[1]}",
+            f"take the release's own file, or {LEAVE_OUT}",
+        )
 
 
 def refuse_size(mask: tuple[int, int], image: tuple[int, int], place: str) -> None:

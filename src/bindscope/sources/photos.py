@@ -96,9 +96,10 @@ def write_photos(
     if any(masked) and not all(masked):
         without = stored.scenes[masked.index(False)]
         raise InputError(
-            f"{without.image} ({without.where})", "has no mask, and other images of its shard do",
+            f"{without.image} ({without.where})",
+            "has no mask, and other images of its shard do",
             "let the reader give a mask for every image, or for none",
-        )  # fmt: skip
+        )
 
     def decoded(first: int, last: int) -> dict[str, npt.NDArray[np.integer]]:
         return _arrays(files, stored.scenes[first:last], render, max_objects, masked=any(masked))
@@ -155,9 +156,10 @@ def load_image(
         with Image.open(io.BytesIO(content)) as opened:
             if opened.mode not in _EIGHT_BIT:
                 raise InputError(
-                    where, f"has pixels of mode {opened.mode}, not 8 bits per channel",
+                    where,
+                    f"has pixels of mode {opened.mode}, not 8 bits per channel",
                     "convert it to 8-bit grey or RGB",
-                )  # fmt: skip
+                )
             original = opened.size
             if opened.width * opened.height > LARGEST_PIXELS:
                 opened.draft("", (2 * render.size_px, 2 * render.size_px))
@@ -169,9 +171,10 @@ def load_image(
             image = _opaque(opened)
     except UNDECODED as error:
         raise InputError(
-            where, f"does not decode as an image ({first_line(error)})",
+            where,
+            f"does not decode as an image ({first_line(error)})",
             f"replace the file, or {LEAVE_OUT}",
-        ) from error  # fmt: skip
+        ) from error
     if record.size:
         refuse_other_size(original, record.size, where)
     placed = Placed.fit_into(original, render.size_px, render.fit)

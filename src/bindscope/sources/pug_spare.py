@@ -47,9 +47,10 @@ class PugSpareReader:
         path = self._files.path(TABLE)
         if not self._files.exists(TABLE):
             raise InputError(
-                path, "is not there",
+                path,
+                "is not there",
                 "give the folder or archive with PUG_SPARE.csv and a folder of images per world",
-            )  # fmt: skip
+            )
         scenes: list[Scene] = []
         worlds: dict[str, None] = {}
         with self._files.text(TABLE) as file:
@@ -64,9 +65,10 @@ class PugSpareReader:
                     scenes += self._scene(row, f"{path}, row {reader.line_num}")
         if not scenes:
             raise InputError(
-                path, f"has no scene of the world {self.source.world!r}",
+                path,
+                f"has no scene of the world {self.source.world!r}",
                 f"set `source.world` to one of {', '.join(worlds) or 'those that it names'}",
-            )  # fmt: skip
+            )
         return scenes
 
     def _scene(self, row: Mapping[str, str], where: str) -> list[Scene]:

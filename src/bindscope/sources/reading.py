@@ -148,9 +148,10 @@ class _Check:
         before = len(self.problems.errors)
         if scene.image in self.seen:
             self.problems.add(
-                scene.where, f"image {scene.image} is also in {self.seen[scene.image]}",
+                scene.where,
+                f"image {scene.image} is also in {self.seen[scene.image]}",
                 "an image is one scene: join them, or take one out",
-            )  # fmt: skip
+            )
         self.seen[scene.image] = scene.where
         cells = [self._cell(scene, values) for values in scene.objects]
         if not self.repeats and len(set(cells)) < len(cells) and None not in cells:
@@ -172,9 +173,15 @@ class _Check:
             return None
         known = tuple(cell for cell in cells if cell is not None)
         return Record(
-            scene.image, scene.where, known, scene.boxes, scene.segments, slots, scene.upright,
+            scene.image,
+            scene.where,
+            known,
+            scene.boxes,
+            scene.segments,
+            slots,
+            scene.upright,
             scene.size,
-        )  # fmt: skip
+        )
 
     def _slots(self, scene: Scene) -> tuple[int, ...] | None:
         """Return the slot of each object."""
@@ -189,9 +196,10 @@ class _Check:
         else:
             return slots
         self.problems.add(
-            scene.where, f"{scene.image} {problem}",
+            scene.where,
+            f"{scene.image} {problem}",
             "give every object a slot of its own below `slots`, counted from 0",
-        )  # fmt: skip
+        )
         return None
 
     def _cell(self, scene: Scene, values: Mapping[str, str]) -> int | None:
@@ -215,10 +223,11 @@ class _Check:
         left, top, right, bottom = box
         if not (all(map(isfinite, box)) and left < right and top < bottom):
             self.problems.add(
-                scene.where, f"box {box} of {scene.image} is empty or not finite",
+                scene.where,
+                f"box {box} of {scene.image} is empty or not finite",
                 "give left, top, right and bottom edge, left < right and top < bottom; a table's "
                 "`boxes.format` says which numbers it has",
-            )  # fmt: skip
+            )
 
     def counts(self, records: Sequence[Record]) -> None:
         """Note scenes that are not in the declared space."""

@@ -126,9 +126,10 @@ def read_records(path: Path | str, split: str, start: int = 0, stop: int | None 
     about = read_about(path)
     if stop is not None and len(table) < stop:
         raise ConfigError(
-            f"n_scenes.{split}", f"asks for {stop} scenes, and {path} has {len(table)} of them",
+            f"n_scenes.{split}",
+            f"asks for {stop} scenes, and {path} has {len(table)} of them",
             f"lower n_scenes.{split} to at most {len(table)}, or change the split",
-        )  # fmt: skip
+        )
     rows = table.slice(start, None if stop is None else stop - start).to_pylist()
     scenes = tuple(
         Record(

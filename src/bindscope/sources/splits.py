@@ -41,9 +41,10 @@ def assign(
         if not mine:
             key = "buckets" if split == "train" else split
             raise ConfigError(
-                f"{where}.{key}", f"none of the {len(scenes)} scenes falls into the {split} split",
+                f"{where}.{key}",
+                f"none of the {len(scenes)} scenes falls into the {split} split",
                 f"give {split} more buckets, change `salt`, or use another rule",
-            )  # fmt: skip
+            )
     return rows_by_split
 
 
@@ -55,9 +56,10 @@ def _by_index(rule: IndexSplit, n: int, where: str) -> dict[str, list[int]]:
     sizes = [getattr(rule.sizes, split) for split in SPLITS]
     if sum(sizes) > n:
         raise ConfigError(
-            f"{where}.sizes", f"the splits ask for {sum(sizes)} scenes, the source has {n}",
+            f"{where}.sizes",
+            f"the splits ask for {sum(sizes)} scenes, the source has {n}",
             f"lower train, val or test so that they add up to at most {n}",
-        )  # fmt: skip
+        )
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     return {
         split: list(range(end - size, end))
@@ -73,15 +75,17 @@ def _by_column(rule: ColumnSplit, scenes: Sequence[Scene]) -> dict[str, list[int
             rows_by_split[str(scene.split)].append(i)
         else:
             problems.add(
-                scene.where, f"column {rule.column!r} says {scene.split!r}",
+                scene.where,
+                f"column {rule.column!r} says {scene.split!r}",
                 f"write one of {', '.join(SPLITS)}",
-            )  # fmt: skip
+            )
     path = scenes[0].where.partition(",")[0]
     problems.check(path)
     if missing := [split for split, mine in rows_by_split.items() if not mine]:
         counts = Counter(scene.split for scene in scenes)
         raise InputError(
-            path, f"no scene is in {' or '.join(missing)} ({dict(counts)})",
+            path,
+            f"no scene is in {' or '.join(missing)} ({dict(counts)})",
             "mark some, or use `split: {rule: hashed_images}`",
-        )  # fmt: skip
+        )
     return rows_by_split

@@ -66,9 +66,10 @@ def check_tables(
             ]
             if lacking:
                 raise ConfigError(
-                    f"datasets.{dataset.name}.n_scenes", f"asks for {', '.join(lacking)} scenes",
+                    f"datasets.{dataset.name}.n_scenes",
+                    f"asks for {', '.join(lacking)} scenes",
                     f"lower it, change the split, or set `n_scenes: {ALL}`",
-                )  # fmt: skip
+                )
             listed = ", ".join(
                 f"{counts[name]} {name} ({getattr(dataset.n_scenes, name)} used)" for name in SPLITS
             )

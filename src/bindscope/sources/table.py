@@ -88,9 +88,10 @@ class TableReader:
         number, row = rows[0]
         if len(rows) > 1:
             self.problems.add(
-                f"{self.path}, row {rows[1][0]}", f"{image} is also in row {number}",
+                f"{self.path}, row {rows[1][0]}",
+                f"{image} is also in row {number}",
                 "with `source.slots` an image has one row; take one out, or leave `slots` out",
-            )  # fmt: skip
+            )
         filled = [slot for slot, names in enumerate(columns) if any(row[c] for c in names.values())]
         objects = tuple(
             {group: self._cell(row, c, number) for group, c in columns[slot].items()}
@@ -131,9 +132,10 @@ class TableReader:
             if isfinite(value := float(text or 0)):
                 return value
         self.problems.add(
-            f"{self.path}, row {number}, column {column!r}", f"{text!r} is no number",
+            f"{self.path}, row {number}, column {column!r}",
+            f"{text!r} is no number",
             "write a number, or leave `source.boxes` or `source.masks` out",
-        )  # fmt: skip
+        )
         return 0
 
     def _cell(self, row: Row, column: str, number: int) -> str:
@@ -141,10 +143,11 @@ class TableReader:
         text = row[column]
         if not text:
             self.problems.add(
-                f"{self.path}, row {number}, column {column!r}", "is empty",
+                f"{self.path}, row {number}, column {column!r}",
+                "is empty",
                 "fill it in. Without the row the object would be in the picture and in no label: "
                 "to leave it out, leave out its image (`source.skip`)",
-            )  # fmt: skip
+            )
         return text
 
     def _rows(self) -> Iterator[tuple[int, Row]]:
@@ -204,17 +207,20 @@ class TableReader:
         for name in self._columns():
             if columns.count(name) > 1:
                 raise InputError(
-                    str(self.path), f"has {columns.count(name)} columns {name!r}",
+                    str(self.path),
+                    f"has {columns.count(name)} columns {name!r}",
                     "rename or delete all but one",
-                )  # fmt: skip
+                )
             if name not in columns:
                 raise InputError(
-                    str(self.path), f"has no column {name!r}{instead(name, list(columns))}",
+                    str(self.path),
+                    f"has no column {name!r}{instead(name, list(columns))}",
                     "rename the column, or name it in `source` (config/README.md)",
-                )  # fmt: skip
+                )
 
     def _unreadable(self, error: Exception) -> InputError:
         return InputError(
-            str(self.path), f"cannot be read ({first_line(error)})",
+            str(self.path),
+            f"cannot be read ({first_line(error)})",
             "correct `source.path`; the file must be whole, and a CSV in UTF-8",
-        )  # fmt: skip
+        )

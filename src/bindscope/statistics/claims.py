@@ -26,8 +26,11 @@ from bindscope.statistics.multiple_tests import holm
 
 Verdict = Literal["holds", "does not hold", "not significant", "not testable"]
 VERDICTS: tuple[Verdict, ...] = (
-    "holds", "does not hold", "not significant", "not testable",
-)  # fmt: skip
+    "holds",
+    "does not hold",
+    "not significant",
+    "not testable",
+)
 TRAINING_SEEDS = "training seeds"
 SCENES, IMAGES = "test scenes", "test images"
 FEWEST = 20  # scenes or images: resamples of fewer are no sample of what could have been

@@ -49,9 +49,8 @@ def table_of(engine: Any, *experiments: str, **task: Any) -> pd.DataFrame:
 
 def verdicts(table: pd.DataFrame) -> dict[str, str]:
     return {
-        judgment.claim.name: judgment.verdict
-        for judgment in judge(CLAIMS, claim_effects(table))
-    }  # fmt: skip
+        judgment.claim.name: judgment.verdict for judgment in judge(CLAIMS, claim_effects(table))
+    }
 
 
 def row_of(table: pd.DataFrame, condition: str, candidate: str = "expected") -> pd.Series[Any]:
@@ -100,8 +99,10 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     sums.add(oracle, scenes, None)
     estimates = sums.solved()
     batch = Batch(oracle, None, draw_pairs(rule, "test", 4, 0), rule, estimates)
-    conditions = [trial.columns(2) | {"edits": trial.condition.interventions}
-                  for trial in mean.plan(batch).trials]  # fmt: skip
+    conditions = [
+        trial.columns(2) | {"edits": trial.condition.interventions}
+        for trial in mean.plan(batch).trials
+    ]
     (null,) = (row for row in conditions if (row["how"], row["groups"]) == ("random", "object"))
     first, second = (edit for edit in null["edits"] if isinstance(edit, Add))
     np.testing.assert_allclose(first.vectors, -second.vectors, rtol=1e-5)
@@ -113,8 +114,11 @@ def test_a_blend_is_no_account_though_one_decides_every_answer() -> None:
     assert row["share"] == 1.0
     assert row["effect"] == pytest.approx(0.7, abs=0.02)
     assert row_of(table, "from other slots")["effect"] == pytest.approx(row["effect"])
-    assert not [name for name, verdict in verdicts(table).items()
-                if verdict == "holds" and name.startswith("account")]  # fmt: skip
+    assert not [
+        name
+        for name, verdict in verdicts(table).items()
+        if verdict == "holds" and name.startswith("account")
+    ]
 
 
 def test_works_and_gates_are_two_things() -> None:
@@ -151,11 +155,11 @@ def test_normalized_effects_by_hand() -> None:
 def test_toys_that_differ_in_the_seed_are_one_place_and_one_toy_is_its_scenes() -> None:
     single_toy = table_of(Oracle("slot"), "signatures").assign(origin="toy", model="free-0")
     second_toy = single_toy.assign(model="free-1")
-    (single,) = {(e.n, e.resampled) for e in claim_effects(single_toy)
-                 if e.claim == "answered"}  # fmt: skip
+    (single,) = {(e.n, e.resampled) for e in claim_effects(single_toy) if e.claim == "answered"}
     assert single == (120, "scenes")
-    (both,) = (e for e in claim_effects(pd.concat([single_toy, second_toy]))
-               if e.claim == "answered")  # fmt: skip
+    (both,) = (
+        e for e in claim_effects(pd.concat([single_toy, second_toy])) if e.claim == "answered"
+    )
     assert (both.n, both.resampled) == (2, "training seeds")
     assert both.where == "free, 2 training seeds (toy)"
     assert both.low < both.value == 1.0  # seeds that agree still leave the error over scenes
@@ -177,10 +181,21 @@ def judged_colors(differences: Any) -> Any:
     """The judgment of replaced colors, whose expected answers change by `differences`."""
     before = np.where(differences > 0, 0.0, 1.0)
     (test,) = comparisons([(before + differences, before)], 1000, 0)
-    row = {"suite": "s", "task": "t", "model": "m", "origin": "oracle", "query": "all",
-           "candidate": "expected", "experiment": "factorizability", "how": "replaced",
-           "groups": "color", "roles": "all", "length": 1.0, "n_rows": len(differences),
-           **test}  # fmt: skip
+    row = {
+        "suite": "s",
+        "task": "t",
+        "model": "m",
+        "origin": "oracle",
+        "query": "all",
+        "candidate": "expected",
+        "experiment": "factorizability",
+        "how": "replaced",
+        "groups": "color",
+        "roles": "all",
+        "length": 1.0,
+        "n_rows": len(differences),
+        **test,
+    }
     table = pd.DataFrame([row]).reindex(columns=COLUMNS)
     (judgment,) = judge(CLAIMS, claim_effects(table))
     return judgment
@@ -237,7 +252,7 @@ def test_default_rows_let_a_perfect_model_pass_and_fewer_are_named() -> None:
     judged = {
         rows: judge(CLAIMS, claim_effects(table_of(Oracle("slot"), *experiments, **task)))
         for rows, task in (("default", defaults), ("few", {"rows": 100}))
-    }  # fmt: skip
+    }
     by_verdict = {
         name: {judgment.verdict for judgment in all_of} for name, all_of in judged.items()
     }

@@ -29,8 +29,15 @@ from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.views import blinded
 from bindscope.tables.schema import table_of
 
-FIGURES = ("binding_id", "binding_id_mean", "binding_id_heads", "binding_id_positions",
-           "binding_id_sweeps", "binding_id_subspaces", "binding_id_mixture")  # fmt: skip
+FIGURES = (
+    "binding_id",
+    "binding_id_mean",
+    "binding_id_heads",
+    "binding_id_positions",
+    "binding_id_sweeps",
+    "binding_id_subspaces",
+    "binding_id_mixture",
+)
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 NAMES = {"suite": "s", "origin": "oracle", "spec_key": "0" * 8, "code_key": "0" * 8}
 
@@ -60,15 +67,17 @@ def numbers_of(table: pd.DataFrame) -> dict[str, Any]:
     summary = table[table["task"].eq("two")]
     page = chapter({"binding_id": table}, RATES)
     return {
-        "claims": [(j.claim.name, j.effect.about, j.effect.value, j.effect.low, j.effect.high,
-                    j.verdict) for j in judgments],
+        "claims": [
+            (j.claim.name, j.effect.about, j.effect.value, j.effect.low, j.effect.high, j.verdict)
+            for j in judgments
+        ],
         "heads": carriers(blinded(table))["effect"].tolist(),
         "best": best_row(summary)["trial"],
         "quoted": quotable(summary)[["edit", "share", "change"]].to_numpy().tolist(),
         "page": [len(part.tables) for part in page.sections],
         "drawn": [[*drawn_numbers(draw(summary))]]
         + [[*drawn_numbers(getattr(figures, name).draw(table=table))] for name in FIGURES],
-    }  # fmt: skip
+    }
 
 
 def drawn_numbers(figure: Any) -> Iterator[list[Any]]:

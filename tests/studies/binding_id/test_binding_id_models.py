@@ -129,9 +129,10 @@ def test_a_missing_attention_mask_is_refused():
 
 def test_sliding_attention_and_growing_rotations_are_refused():
     sliding = tiny_vlms.llava(
-        layer_types=["full_attention", "sliding_attention", "full_attention"], sliding_window=4,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+        sliding_window=4,
         use_sliding_window=True,
-    )  # fmt: skip
+    )
     with pytest.raises(ModelError, match="sliding window"):
         engine(parts=sliding)
     growing = tiny_vlms.llava(
@@ -143,7 +144,8 @@ def test_sliding_attention_and_growing_rotations_are_refused():
 
 BACKBONES = {
     "a window without types of layers": (
-        {"model_type": "mistral", "sliding_window": 8}, r"`sliding_window` is 8"
+        {"model_type": "mistral", "sliding_window": 8},
+        r"`sliding_window` is 8",
     ),
     "another window": (
         {"model_type": "starcoder2", "sliding_window": 8, "bos_token_id": 0, "eos_token_id": 0},
@@ -158,14 +160,20 @@ BACKBONES = {
         r"rotates 4 of the 8 channels of a key \(partial",
     ),
     "a quarter of each key": (
-        {"model_type": "stablelm"}, r"rotates 2 of the 8 channels of a key \(partial"
+        {"model_type": "stablelm"},
+        r"rotates 2 of the 8 channels of a key \(partial",
     ),
     "a layer without rotations": (
-        {"model_type": "smollm3", "no_rope_layers": [1, 1, 0], "pad_token_id": 0,
-         "bos_token_id": 0, "eos_token_id": 0},
+        {
+            "model_type": "smollm3",
+            "no_rope_layers": [1, 1, 0],
+            "pad_token_id": 0,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+        },
         r"layer 2 does not rotate its keys",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BACKBONES)
@@ -185,11 +193,12 @@ def test_positions_that_are_no_rotations_are_refused():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model_type": "llama"}, {"model_type": "mistral", "sliding_window": None},
+        {"model_type": "llama"},
+        {"model_type": "mistral", "sliding_window": None},
         {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
         {"dtype": torch.bfloat16},
     ],
-)  # fmt: skip
+)
 def test_backbones_that_rotate_halves_are_accepted(changes):
     changes = dict(changes)
     dtype = changes.pop("dtype", torch.float32)
@@ -249,17 +258,19 @@ def unequal():
 
 REFUSED = {
     "an item of two tokens": (
-        lambda: words(items=("J", "Q", "X", "Z", "J Q")), "' J Q': it is 2 tokens"
+        lambda: words(items=("J", "Q", "X", "Z", "J Q")),
+        "' J Q': it is 2 tokens",
     ),
-
     "contexts of unequal length": (unequal, r"prompts of a batch take \[\d+, \d+\] tokens"),
     "shapes of unequal length": (
-        lambda: words(shapes=("cone", "cube", "can", "sphere one")), "question 0"
+        lambda: words(shapes=("cone", "cube", "can", "sphere one")),
+        "question 0",
     ),
     "boxes outside": (
-        lambda: SCENES.with_(boxes=SCENES.boxes + 20), "reaches beyond the image of 32 x 32"
+        lambda: SCENES.with_(boxes=SCENES.boxes + 20),
+        "reaches beyond the image of 32 x 32",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -288,16 +299,18 @@ def edited(edit, frozen=True):
     ("edit", "frozen", "message"),
     [
         (Replace("object", 0), True, "takes tokens from a source, and none was given"),
-
         (Replace("item", 0, (3,), context="base"), True, "names layer 3, and the model has 3"),
         (Add("item", 0, np.zeros((3, 2, 8), np.float32)), True, r"shape \(3, 2, 8\) where"),
         (Add("item", 0, np.full((3, 2, 32), np.nan, np.float32)), True, "not finite"),
         (Rotate("item", 0, 1), False, "computed anew"),
         (Knockout("item", 0, seen_by="color"), True, "has no effect"),
-        (Add("object", 0, np.zeros((3, 6, 32), np.float32), tokens=Tokens(support="background")),
-         True, "own tokens only"),
+        (
+            Add("object", 0, np.zeros((3, 6, 32), np.float32), tokens=Tokens(support="background")),
+            True,
+            "own tokens only",
+        ),
     ],
-)  # fmt: skip
+)
 def test_interventions_that_do_not_fit_are_refused(edit, frozen, message):
     with pytest.raises(InputError, match=message):
         edited(edit, frozen)
@@ -323,9 +336,11 @@ def test_a_full_stop_and_line_breaks_that_are_one_token_belong_to_the_context():
     )
     model, processor = tiny_vlms.llava(vocab_size=1000)
     processor.tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>",
+        tokenizer_object=raw,
+        pad_token="<pad>",
+        eos_token="<eos>",
         additional_special_tokens=["<image>"],
-    )  # fmt: skip
+    )
     template, questions = partial(prompts, form=form), [question(SCENES, 0)]
     plain = engine(template=template, parts=(model, processor))
     with pytest.raises(InputError, match="changes the tokens of its context"):

@@ -50,15 +50,25 @@ def section(**suite: Any) -> dict[str, Any]:
     return {
         "tasks": [
             {"name": "pairs", "estimation_rows": 60},
-            {"name": "free", "layout": "sprites", "order": "independent", "rows": 60,
-             "estimation_rows": 200},
+            {
+                "name": "free",
+                "layout": "sprites",
+                "order": "independent",
+                "rows": 60,
+                "estimation_rows": 200,
+            },
         ],
         "oracles": [{"name": f"by-{name}", "mechanism": name} for name in MECHANISMS],
-        "suites": [{
-            "name": "known", "tasks": ["pairs"], "oracles": [f"by-{name}" for name in MECHANISMS],
-            "resamples": 100, **suite,
-        }],
-    }  # fmt: skip
+        "suites": [
+            {
+                "name": "known",
+                "tasks": ["pairs"],
+                "oracles": [f"by-{name}" for name in MECHANISMS],
+                "resamples": 100,
+                **suite,
+            }
+        ],
+    }
 
 
 def graph_of(**suite: Any) -> Graph:
@@ -124,7 +134,7 @@ def test_every_oracle_is_recognised_and_no_other_account_holds(
             name.removeprefix("account-"): judgment.verdict
             for name, judgment in judged(all_tables, mechanism).items()
             if name.startswith("account-")
-        }  # fmt: skip
+        }
         holding = [name for name, verdict in verdicts.items() if verdict == "holds"]
         assert holding == ([account] if account else [])
         assert set(verdicts.values()) <= {"holds", "does not hold"}
@@ -253,9 +263,12 @@ def test_rows_are_the_answers_that_are_stored(
     assert (np.exp(logs).sum(axis=-1) <= 1 + 1e-5).all()
     table = all_tables["binding_id"]
     cell = table[
-        table["experiment"].eq("factorizability") & table["model"].eq("by-slot")
-        & table["condition"].eq("none") & table["query"].eq("O1") & table["candidate"].eq("I1")
-    ]  # fmt: skip
+        table["experiment"].eq("factorizability")
+        & table["model"].eq("by-slot")
+        & table["condition"].eq("none")
+        & table["query"].eq("O1")
+        & table["candidate"].eq("I1")
+    ]
     assert cell["mean_logprob"].item() == pytest.approx(logs[:, 0, 1, 1].mean(), abs=1e-6)
     assert cell["expected"].item() == 1
 

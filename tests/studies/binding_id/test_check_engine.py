@@ -68,9 +68,13 @@ class Liar(Oracle):
         self.calls = 0
 
     def answers(
-        self, base: Any, source: Any, conditions: Sequence[Condition], questions: Any,
+        self,
+        base: Any,
+        source: Any,
+        conditions: Sequence[Condition],
+        questions: Any,
         candidates: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         self.calls += 1
         return super().answers(base, source, self.applied(conditions), questions, candidates)
 

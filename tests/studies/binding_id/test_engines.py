@@ -79,22 +79,38 @@ def conditions(engine, state, seed):
             # From single heads, of a layer where another one is hidden from all.
             [Knockout(group, 0, (1, 2), heads=(0, 3)), Knockout("item", 1, (2,))],
             # Exchanged between roles, with keys turned or not; then added to, then moved.
-            [Replace(group, 0, None, 1, "base"), Replace(group, 1, (0, 2), 0, "base", False),
-             Add(group, 1, add), Rotate(group, 1, 3)],
+            [
+                Replace(group, 0, None, 1, "base"),
+                Replace(group, 1, (0, 2), 0, "base", False),
+                Add(group, 1, add),
+                Rotate(group, 1, 3),
+            ],
             # Parts: exchanged in the context, taken from another, of tokens that are edited too.
-            [Replace(group, 0, None, 1, "base", bases=basis),
-             Replace(group, 1, some_layers(engine, rng), bases=basis, part="outside")],
-            [Replace(group, 0), Replace(group, 0, None, 1, "base", bases=basis, part="outside"),
-             Add(group, 0, add), Rotate(group, 0, 2)],
-        ]  # fmt: skip
+            [
+                Replace(group, 0, None, 1, "base", bases=basis),
+                Replace(group, 1, some_layers(engine, rng), bases=basis, part="outside"),
+            ],
+            [
+                Replace(group, 0),
+                Replace(group, 0, None, 1, "base", bases=basis, part="outside"),
+                Add(group, 0, add),
+                Rotate(group, 0, 2),
+            ],
+        ]
         if len(state.positions) == 3:
             kinds[2] = [Rotate(group, 0, np.array([1, 4, -2])), Rotate(group, 1, np.eye(3)[:2] * 3)]
         listed += [Condition(f"{group} {i}", tuple(edits)) for i, edits in enumerate(kinds)]
-        anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)),
-                Replace(group, 1, (1,), bases=basis))  # fmt: skip
+        anew = (
+            Replace(group, 0, (1,)),
+            Add(group, 1, add, 1.0, (0,)),
+            Replace(group, 1, (1,), bases=basis),
+        )
         listed.append(Condition(f"{group} anew", anew, frozen=False))
-    hidden = (Knockout("color", 0, (1,), "item"), Knockout("object", 0, None, "color"),
-              Knockout("object", 1, None, "color", heads=(2,)))  # fmt: skip
+    hidden = (
+        Knockout("color", 0, (1,), "item"),
+        Knockout("object", 0, None, "color"),
+        Knockout("object", 1, None, "color", heads=(2,)),
+    )
     return [CONTROL, *listed, Condition("hidden from the context", hidden, frozen=False)]
 
 
@@ -126,10 +142,13 @@ def test_parts_inside_and_outside_are_the_whole():
         unchanged = Replace(group, 0, context="base", bases=basis)
         none = Replace(group, 0, bases=np.zeros_like(basis))
         todo = [
-            (Replace(group, 0),), (inside, outside),
+            (Replace(group, 0),),
+            (inside, outside),
             (Replace(group, 0, bases=0 * basis, part="outside"),),
-            (), (unchanged,), (none,),
-        ]  # fmt: skip
+            (),
+            (unchanged,),
+            (none,),
+        ]
         answers = engine.answers(
             base, source, [Condition("", edits) for edits in todo], questions, ITEMS
         )

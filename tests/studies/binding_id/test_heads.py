@@ -75,15 +75,24 @@ def table() -> pd.DataFrame:
     task = ShapesTask(name="t", rows=40)
     rows: list[dict[str, Any]] = []
     for mechanism, layers in (("slot", ()), ("gather", (3,)), ("none", ())):
-        suite = Suite(name="s", tasks=("t",), oracles=("o",), experiments=("heads", "knockout"),
-                      resamples=50, head_layers=layers)  # fmt: skip
+        suite = Suite(
+            name="s",
+            tasks=("t",),
+            oracles=("o",),
+            experiments=("heads", "knockout"),
+            resamples=50,
+            head_layers=layers,
+        )
         spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
         results = run(Oracle(mechanism), None, spec)  # type: ignore[arg-type]
         heads = [row for row in results.rows if row["experiment"] == "heads"]
         rows += [{**NAMES, "model": mechanism, **row} for row in heads]
         # All heads of all layers are experiment `knockout`.
-        whole = {row["groups"]: row.get("change") for row in results.rows
-                 if row["experiment"] == "knockout" and row["variant"] == "question"}  # fmt: skip
+        whole = {
+            row["groups"]: row.get("change")
+            for row in results.rows
+            if row["experiment"] == "knockout" and row["variant"] == "question"
+        }
         assert heads[0]["how"] == "none"
         for row in heads[1:4]:
             assert row["first_layer"] is None is row["head"]

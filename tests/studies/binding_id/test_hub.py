@@ -54,12 +54,17 @@ def configured(folder: Path, model: dict[str, Any] | None = None, **changes: Any
     section = {
         "tasks": [
             {"name": "as-published", "rows": 3, "estimation_rows": 4},
-            {"name": "nine-slots", "layout": "grid", "order": "independent", "rows": 3,
-             "estimation_rows": 40},
+            {
+                "name": "nine-slots",
+                "layout": "grid",
+                "order": "independent",
+                "rows": 3,
+                "estimation_rows": 40,
+            },
         ],
         "models": [{"name": "m", "source": f"hf:path:{folder}", **(model or {})}],
         "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], **SMALL, **changes}],
-    }  # fmt: skip
+    }
     return {"datasets": [], "studies": {"binding_id": section}}
 
 
@@ -169,8 +174,9 @@ def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
     def new(**changes: Any) -> set[str]:
         return {
             job.wildcards.get("experiment", "estimates")
-            for job in jobs_of(graph_of(folder, **{**few, **changes})) if job.path() not in before
-        }  # fmt: skip
+            for job in jobs_of(graph_of(folder, **{**few, **changes}))
+            if job.path() not in before
+        }
 
     assert new(experiments=["factorizability", "mean", "layers"]) == {"layers"}
     assert new(window=3, head_layers=[0]) == set()
@@ -186,8 +192,13 @@ def test_code_of_experiments_that_tell_accounts_apart_is_in_each_others_key() ->
 def test_the_forecast_counts_what_a_context_holds(hub: dict[str, Path], family: str) -> None:
     engine, pictures = loaded(hub[family])
     state = read(engine, draw_pairs(Rule(), "test", 2, 0).base, pictures)
-    tensors = [*state.residual, *state.inputs.tensors.values(), state.embedded.hidden,
-               state.embedded.mask, *(part for layer in state.cache for part in layer)]  # fmt: skip
+    tensors = [
+        *state.residual,
+        *state.inputs.tensors.values(),
+        state.embedded.hidden,
+        state.embedded.mask,
+        *(part for layer in state.cache for part in layer),
+    ]
     counted = cost._engine({"kind": "published", "source": f"hf:path:{hub[family]}"})
     assert (counted.model.layers, counted.model.width) == (engine.layers, engine.width)
     assert counted.model.weights == sum(p.numel() for p in engine.adapter.model.parameters())
@@ -323,9 +334,8 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     plan = mean.plan(batch)
     scaled = [trial for trial in plan.trials if trial.condition.how == "scaled"]
     added = [
-        edit for trial in scaled for edit in trial.condition.interventions
-        if isinstance(edit, Add)
-    ]  # fmt: skip
+        edit for trial in scaled for edit in trial.condition.interventions if isinstance(edit, Add)
+    ]
     shape = (engine.layers, batch.engine.positions(batch.base, "object", 0).shape[1], engine.width)
     assert added[0].vectors.shape == shape  # two fixed slots: the same for all rows
     assert len({id(edit.vectors) for edit in added}) == 4  # a group and role, whatever the dose

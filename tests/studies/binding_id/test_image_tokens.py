@@ -81,9 +81,14 @@ def test_all_slots_of_a_layout_have_equally_many_tokens(layout):
 def test_a_block_of_cells_covers_most_of_a_stretch():
     view = plain_view("a row", 0, 8, 1, 8, 10, 80)
     cases = [
-        (10, 30, [1, 2]), (14, 34, [1, 2]), (17, 37, [2, 3]), (1, 9, [0]), (75, 80, [7]),
-        (8, 19, [0, 1]), (0, 80, [*range(8)]),
-    ]  # fmt: skip
+        (10, 30, [1, 2]),
+        (14, 34, [1, 2]),
+        (17, 37, [2, 3]),
+        (1, 9, [0]),
+        (75, 80, [7]),
+        (8, 19, [0, 1]),
+        (0, 80, [*range(8)]),
+    ]
     for left, right, cells in cases:
         assert view.cells((left, 0, right, 10), 0, "inside").tolist() == cells
 
@@ -131,9 +136,11 @@ def test_the_library_packs_in_the_order_of_the_map(size):
         image_grid_pinpoints=PINPOINTS,
     )
     packed, lengths = LlavaOnevisionModel.pack_image_features(
-        SimpleNamespace(config=config), [torch.tensor(np.stack(features), dtype=torch.float64)],
-        torch.tensor([size]), image_newline=torch.full((3,), -1.0, dtype=torch.float64),
-    )  # fmt: skip
+        SimpleNamespace(config=config),
+        [torch.tensor(np.stack(features), dtype=torch.float64)],
+        torch.tensor([size]),
+        image_newline=torch.full((3,), -1.0, dtype=torch.float64),
+    )
     packed = packed[0].numpy()
     assert len(packed) == int(lengths[0]) == image.length
     views = image.views
@@ -147,8 +154,11 @@ def test_the_library_packs_in_the_order_of_the_map(size):
             centres = (mine[1:] + mine[:-1]) / 2
             scaled = _to_image(number, axis, size, target, edges[axis])
             there = np.interp(packed_features[:, 1 + axis] + 0.5, np.arange(len(scaled)), scaled)
-            want = (centres[:, None] + 0 * views[number].x[1:] if axis == 0
-                    else centres[None] + 0 * views[number].y[1:, None]).ravel()  # fmt: skip
+            want = (
+                centres[:, None] + 0 * views[number].x[1:]
+                if axis == 0
+                else centres[None] + 0 * views[number].y[1:, None]
+            ).ravel()
             # Exact but where the library shrinks by interpolating at centres of cells.
             width = np.diff(mine).max()
             assert np.abs(there - want).max() < (1e-6 if size != (2500, 900) else 0.51) * width
@@ -191,8 +201,10 @@ def test_processors_put_pixels_where_the_map_says(family, size):
         for row in range(view.rows):
             for column in range(view.columns):
                 token = inputs.start + view.start + row * view.stride + column
-                middle = [view.x[column : column + 2].mean() / width,
-                          view.y[row : row + 2].mean() / height]  # fmt: skip
+                middle = [
+                    view.x[column : column + 2].mean() / width,
+                    view.y[row : row + 2].mean() / height,
+                ]
                 side = [np.diff(view.x).max() / width, np.diff(view.y).max() / height]
                 off = np.abs(means[place[token]] - np.clip(middle, 0, 1)) / side
                 assert (off < 0.35).all(), (view.name, row, column, means[place[token]], middle)
@@ -215,9 +227,11 @@ def _read_means(family, inputs, processor):
             image_grid_pinpoints=image_processor.image_grid_pinpoints,
         )
         packed, _ = LlavaOnevisionModel.pack_image_features(
-            SimpleNamespace(config=config), [values.flatten(1, 2)], inputs.tensors["image_sizes"],
+            SimpleNamespace(config=config),
+            [values.flatten(1, 2)],
+            inputs.tensors["image_sizes"],
             image_newline=newline,
-        )  # fmt: skip
+        )
         return packed[0][packed[0][:, 0] != -1].numpy()
     patches = pixels.view(-1, 4, 3, 2, 64)[:, :, :2].mean((1, 3, 4))
     return (patches * std + mean).numpy()

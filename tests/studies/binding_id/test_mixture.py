@@ -42,8 +42,11 @@ from bindscope.tables.schema import table_of
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 
 SHARES = {"slot": 0.2, "color": 0.3, "gather": 0.4}
-PURE: tuple[tuple[Mechanism, str], ...] = (("slot", "slot"), ("color", "color"),
-                                           ("gather", "content"))  # fmt: skip
+PURE: tuple[tuple[Mechanism, str], ...] = (
+    ("slot", "slot"),
+    ("color", "color"),
+    ("gather", "content"),
+)
 
 
 def ask(engine: Oracle, things: int, rows: int) -> np.ndarray:
@@ -67,8 +70,9 @@ def test_every_account_predicts_every_item_equally_often(things: int) -> None:
     kinds, _ = agreeing(things)
     apart = np.array([{1, 2, 4} <= set(kind) for kind in kinds])
     assert apart.sum() == (things - 1) * (things - 2)
-    for role, (there, account) in ((r, (t, a)) for r in range(things)
-                                   for t in (apart, slice(None)) for a in (0, 1)):  # fmt: skip
+    for role, (there, account) in (
+        (r, (t, a)) for r in range(things) for t in (apart, slice(None)) for a in (0, 1)
+    ):
         counts = np.bincount(predicted[there, role, account], minlength=things)
         others = np.delete(counts, role) if there is apart else counts
         assert len(set(others.tolist())) == 1
@@ -144,18 +148,29 @@ def section(**suite: Any) -> dict[str, Any]:
     """Oracles on three things, and a suite."""
     return {
         "tasks": [
-            {"name": "three", "layout": "sprites", "things": 3, "order": "independent",
-             "rows": 120},
+            {
+                "name": "three",
+                "layout": "sprites",
+                "things": 3,
+                "order": "independent",
+                "rows": 120,
+            },
             {"name": "two"},
         ],
         "oracles": [
             *({"name": f"by-{name}", "mechanism": name} for name in ("slot", "gather", "none")),
         ],
-        "suites": [{
-            "name": "mixtures", "tasks": ["three"], "experiments": ["mixture"], "resamples": 100,
-            "oracles": ["by-slot", "by-gather", "by-none"], **suite,
-        }],
-    }  # fmt: skip
+        "suites": [
+            {
+                "name": "mixtures",
+                "tasks": ["three"],
+                "experiments": ["mixture"],
+                "resamples": 100,
+                "oracles": ["by-slot", "by-gather", "by-none"],
+                **suite,
+            }
+        ],
+    }
 
 
 @pytest.fixture(scope="module")

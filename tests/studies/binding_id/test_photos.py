@@ -100,8 +100,10 @@ def test_a_box_across_cells_is_hidden_whole_and_its_control_alike(
     engine: VisionLanguageEngine, tmp_path: Path
 ) -> None:
     """Half of each cell on the left; the only place as large, without the thing, is the right."""
-    things = [{"box": [0, 8, 16, 24], "mention": name, "item": item}
-              for name, item in (("green object", "J"), ("red object", "Q"))]  # fmt: skip
+    things = [
+        {"box": [0, 8, 16, 24], "mention": name, "item": item}
+        for name, item in (("green object", "J"), ("red object", "Q"))
+    ]
     (photo,) = read_records(written(tmp_path, record(((0, 0), (0, 0)), [(0, 0)], things=things)))
     ((_, hidden, moved),) = answer(engine, photo, np.random.default_rng(0)).logs
     for logs, corners in ((hidden, ((0, 0), (0, 16))), (moved, ((16, 0), (16, 16)))):
@@ -121,11 +123,17 @@ def test_a_place_elsewhere_is_as_large_and_shows_no_thing(
         assert (box[2:] - box[:2] == 16).all()
         assert box[1] == 16  # its tokens are those of the lower half
     (full,) = read_records(
-        written(tmp_path, record(((0, 0), (16, 0))) | {"things": [
-            {"box": [0, 0, 32, 16], "mention": "green object", "item": "J"},
-            {"box": [0, 16, 32, 32], "mention": "red object", "item": "Q"},
-        ]})
-    )  # fmt: skip
+        written(
+            tmp_path,
+            record(((0, 0), (16, 0)))
+            | {
+                "things": [
+                    {"box": [0, 0, 32, 16], "mention": "green object", "item": "J"},
+                    {"box": [0, 16, 32, 32], "mention": "red object", "item": "Q"},
+                ]
+            },
+        )
+    )
     assert elsewhere(full, 0, read.image, np.random.default_rng(0)) is None
     answers = answer(engine, full, np.random.default_rng(0))
     assert np.isfinite(answers.right()[:2]).all()
@@ -142,8 +150,11 @@ def test_rows_count_records_and_pair_them() -> None:
     ]
     rows = {row["how"]: row for row in rows_of(answered, 200, 0)}
     assert {name: row["n_rows"] for name, row in rows.items()} == {
-        HIDDEN[0]: 3, HIDDEN[1]: 3, HIDDEN[2]: 2, AGAINST: 2,
-    }  # fmt: skip
+        HIDDEN[0]: 3,
+        HIDDEN[1]: 3,
+        HIDDEN[2]: 2,
+        AGAINST: 2,
+    }
     assert [rows[name]["share"] for name in rows] == pytest.approx([1, 1 / 3, 1, 0])
     assert rows[HIDDEN[1]]["change"] == pytest.approx(-2 / 3)
     assert rows[HIDDEN[2]]["change"] == 0
@@ -157,13 +168,19 @@ def test_rows_count_records_and_pair_them() -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    (record(((0, 0), (16, 0)), things=[
-        {"box": [0, 0, 16, 16], "mention": "green object", "item": "item J"},
-        {"box": [16, 0, 32, 16], "mention": "red object", "item": "item Q"},
-    ]), "the answer ' item J': it is 2 tokens"),
+    (
+        record(
+            ((0, 0), (16, 0)),
+            things=[
+                {"box": [0, 0, 16, 16], "mention": "green object", "item": "item J"},
+                {"box": [16, 0, 32, 16], "mention": "red object", "item": "item Q"},
+            ],
+        ),
+        "the answer ' item J': it is 2 tokens",
+    ),
     (record(((0, 0), (16, 0))) | {"questions": [{"text": "", "role": 0}]}, "changes the tokens"),
     (record(((0, 0), (16, 0)), context=f"{CONTEXT} <image>"), "stands before the image"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("bad", "words"), BAD, ids=[words for _, words in BAD])
@@ -180,11 +197,13 @@ def test_a_record_that_the_model_cannot_read_is_named(
 def config(folder: Path, model: Path, **suite: Any) -> dict[str, Any]:
     section = {
         "records": [{"name": "mine", "folder": str(folder)}],
-        "tasks": [{"name": "pairs"}], "oracles": [{"name": "by-slot", "mechanism": "slot"}],
+        "tasks": [{"name": "pairs"}],
+        "oracles": [{"name": "by-slot", "mechanism": "slot"}],
         "models": [{"name": "tiny", "source": f"hf:path:{model}"}],
-        "suites": [{"name": "own", "records": ["mine"], "models": ["tiny"], "resamples": 50,
-                    **suite}],
-    }  # fmt: skip
+        "suites": [
+            {"name": "own", "records": ["mine"], "models": ["tiny"], "resamples": 50, **suite}
+        ],
+    }
     return {"datasets": [], "studies": {"binding_id": section}}
 
 

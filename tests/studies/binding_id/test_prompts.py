@@ -49,8 +49,12 @@ def test_the_papers_prompt() -> None:
         "red object contains item Q.\n\nQuestion: Which item does the cube contain?<|im_end|>"
         "<|im_start|>assistant\nAnswer: The cube contains item"
     )
-    assert parts(prompt) == {("color", 0): "green object", ("item", 0): "item J",
-                             ("color", 1): "red object", ("item", 1): "item Q"}  # fmt: skip
+    assert parts(prompt) == {
+        ("color", 0): "green object",
+        ("item", 0): "item J",
+        ("color", 1): "red object",
+        ("item", 1): "item Q",
+    }
 
 
 def test_the_short_form() -> None:

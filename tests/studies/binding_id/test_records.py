@@ -18,8 +18,12 @@ THINGS = [
     {"box": [2, 3, 20, 21], "mention": "red mug", "item": "key"},
     {"box": [30, 0, 60, 40], "mention": "blue bowl", "item": [47, 51]},
 ]
-RECORD = {"image": "a.png", "context": CONTEXT, "things": THINGS,
-          "questions": [{"text": " What does the bowl hold? A", "role": 1}]}  # fmt: skip
+RECORD = {
+    "image": "a.png",
+    "context": CONTEXT,
+    "things": THINGS,
+    "questions": [{"text": " What does the bowl hold? A", "role": 1}],
+}
 
 
 def written(folder: Path, *records: Any) -> Path:
@@ -42,9 +46,11 @@ def test_a_record_is_read(tmp_path: Path) -> None:
     context = record.prompt.context
     assert context == f"<image>\n{CONTEXT}"
     assert {key: context[a:b] for key, (a, b) in record.prompt.spans.items()} == {
-        ("color", 0): "red mug", ("item", 0): "key",
-        ("color", 1): "blue bowl", ("item", 1): "coin",
-    }  # fmt: skip
+        ("color", 0): "red mug",
+        ("item", 0): "key",
+        ("color", 1): "blue bowl",
+        ("item", 1): "coin",
+    }
     assert [record.items[role] for role in record.roles] == ["coin"]
     assert record.boxes.tolist() == [[2, 3, 20, 21], [30, 0, 60, 40]]
     assert record.size == (60, 40)

@@ -27,9 +27,10 @@ from bindscope.studies.binding_id.toys.training import Trained
 from bindscope.studies.build import build as build_graph
 
 COMMITTED = [
-    path for path in sorted(files.ZOO.glob("*.json"))
+    path
+    for path in sorted(files.ZOO.glob("*.json"))
     if json.loads(path.read_text()).get("kind") == TOY
-]  # fmt: skip
+]
 RULE = Rule("sprites", 2, "independent")
 UNSEEN = 1000  # a seed that no training had: fresh scenes and images
 SCENES = 96
@@ -92,9 +93,13 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
     trained = Trained(build(3, Vocabulary.of_splits()), [], {"cross_2": 1.0})
     Path(product.path()).parent.mkdir(parents=True)
     stored.write(
-        trained, config, product.path("weights"), product.path("manifest"), code="own:chained",
+        trained,
+        config,
+        product.path("weights"),
+        product.path("manifest"),
+        code="own:chained",
         spec=product.spec,
-    )  # fmt: skip
+    )
     with pytest.raises(BindscopeError, match="not finished"):
         write_zoo(graph, zoo)
     write_digests([product.path("weights"), product.path("manifest")], product.keys)

@@ -119,8 +119,11 @@ def test_parts_of_an_oracles_tokens_are_projections() -> None:
 def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame) -> None:
     rows = table[table["query"].eq("all")]
     share = rows.set_index(["how", "groups", "dose"])["share"]
-    for how, groups in (("within", ("object", "item", "object+item")),
-                        ("outside", ("object", "item")), ("random", ("object",))):  # fmt: skip
+    for how, groups in (
+        ("within", ("object", "item", "object+item")),
+        ("outside", ("object", "item")),
+        ("random", ("object",)),
+    ):
         for group in groups:
             assert share[how, group, 8.0] >= 0.95
     assert share["within", "object", 2.0] < 0.75  # two of eight dimensions
@@ -138,7 +141,7 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     again = plan(
         Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), rule, estimates),
         (1,),
-    )  # fmt: skip
+    )
     first, second = (plan_.trials[2].condition.interventions[0] for plan_ in (subspace_plan, again))
     assert isinstance(first, Replace)
     assert isinstance(second, Replace)

@@ -86,9 +86,10 @@ def test_first_heads_look_back_as_planted() -> None:
     words = torch.from_numpy(rng(3).integers(len(VOCABULARY.tokens), size=(4, 20)))
     with torch.no_grad():
         read = network.model.language_model(
-            inputs_embeds=network.get_input_embeddings()(words), output_attentions=True,
+            inputs_embeds=network.get_input_embeddings()(words),
+            output_attentions=True,
             attention_mask=torch.ones(4, 20),
-        )  # fmt: skip
+        )
     for attention in read.attentions[:2]:
         for head, offset in enumerate(LOOK_BACK):
             back = torch.diagonal(attention[:, head], -offset, 1, 2)[:, 2:]
@@ -288,9 +289,12 @@ def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     rule = Rule("sprites", 2, "independent")
     engine, pictures = adapter.load({"name": "t"}, rule, path)
     answers = engine.answers(
-        engine.contexts(scenes, pictures(scenes)), None, [CONTROL], [question(scenes, 0)],
+        engine.contexts(scenes, pictures(scenes)),
+        None,
+        [CONTROL],
+        [question(scenes, 0)],
         scenes.item,
-    )  # fmt: skip
+    )
     toy = stored.load(path)
     questions, _ = VOCABULARY.questions(scenes, ["cross"])
     reference = engine_of("t", toy)

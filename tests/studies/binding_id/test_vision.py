@@ -67,21 +67,34 @@ def configured() -> dict[str, Any]:
     counts = {"train": 32, "val": 32, "test": 32}
     groups = [{"name": "color", "size": 6}, {"name": "shape", "size": 4}]
     return {
-        "datasets": [{
-            "name": "pairs", "split": {"rule": "random"}, "n_scenes": counts,
-            "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2], "n_objects": 2},
-            "shard_size": counts, "render": {"kind": "sprites"},
-        }],
+        "datasets": [
+            {
+                "name": "pairs",
+                "split": {"rule": "random"},
+                "n_scenes": counts,
+                "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2], "n_objects": 2},
+                "shard_size": counts,
+                "render": {"kind": "sprites"},
+            }
+        ],
         "models": [{"name": "images", "source": "toy:free"}],
         "studies": {
             "binding_information": {
                 "probes": [{"name": "attention", "family": "attention_quadratic"}],
-                "fits": [{"name": "f", "datasets": ["pairs"], "models": ["images"],
-                          "layers": "all", "tokens": ["patches"], "probes": ["attention"]}],
+                "fits": [
+                    {
+                        "name": "f",
+                        "datasets": ["pairs"],
+                        "models": ["images"],
+                        "layers": "all",
+                        "tokens": ["patches"],
+                        "probes": ["attention"],
+                    }
+                ],
             },
             "binding_id": {"toys": [{"name": "free"}]},
         },
-    }  # fmt: skip
+    }
 
 
 def test_activations_are_made_of_the_toy_that_the_run_trains() -> None:

@@ -14,29 +14,44 @@ from bindscope.tables.schema import frame_of, validate
 H = {"feature": 7.217, "counts_given_feature": 11.292, "object_given_counts": 7.979}
 LOSS = {"feature": "chained_feature"}
 BOUND = {"feature": "feature", "counts_given_feature": "count", "object_given_counts": "pairing"}
-VAL = {"feature": "chained_feature", "counts_given_feature": "chained_counts",
-       "object_given_counts": "chained_object"}  # fmt: skip
+VAL = {
+    "feature": "chained_feature",
+    "counts_given_feature": "chained_counts",
+    "object_given_counts": "chained_object",
+}
 
 
 def row_of(probe, bounds, plain=20.0, anchored=9.0, protocol="converged", flags=None, **changes):
     """A row with bounds on F, counts and pairing; validation losses are 0.1 above those of test."""
     h = sum(H.values())
-    row = make_row(probe=probe, loss_object=plain, loss_given=h - H["feature"] - sum(bounds[1:]),
-                   h=(h, H["feature"]), protocol=protocol, **COUNTED)  # fmt: skip
+    row = make_row(
+        probe=probe,
+        loss_object=plain,
+        loss_given=h - H["feature"] - sum(bounds[1:]),
+        h=(h, H["feature"]),
+        protocol=protocol,
+        **COUNTED,
+    )
     for (name, entropy), bits in zip(H.items(), bounds, strict=True):
         loss = entropy - bits
-        row |= {f"{BOUND[name]}_lower_bound_bits{end}": bits + shift
-                for end, shift in (("", 0.0), ("_low", -0.2), ("_high", 0.3))}  # fmt: skip
+        row |= {
+            f"{BOUND[name]}_lower_bound_bits{end}": bits + shift
+            for end, shift in (("", 0.0), ("_low", -0.2), ("_high", 0.3))
+        }
         row |= {f"loss_{LOSS.get(name, name)}_bits": loss, f"val_loss_{VAL[name]}_bits": loss + 0.1}
         row |= {f"prior_loss_{name}_bits": entropy}
-    row |= {"loss_object_anchored_bits": h - anchored,
-            "val_loss_object_anchored_bits": h - anchored,
-            "prior_loss_object_bits": h, "val_loss_object_bits": plain,
-            "val_loss_feature_bits": 4.0, "binding_lower_bound_bits": sum(bounds),
-            "binding_lower_bound_bits_low": sum(bounds) - 0.4,
-            "binding_lower_bound_bits_high": sum(bounds) + 0.5,
-            "conditional_binding_lower_bound_bits_low": sum(bounds[1:]) - 0.25,
-            "conditional_binding_lower_bound_bits_high": sum(bounds[1:]) + 0.35}  # fmt: skip
+    row |= {
+        "loss_object_anchored_bits": h - anchored,
+        "val_loss_object_anchored_bits": h - anchored,
+        "prior_loss_object_bits": h,
+        "val_loss_object_bits": plain,
+        "val_loss_feature_bits": 4.0,
+        "binding_lower_bound_bits": sum(bounds),
+        "binding_lower_bound_bits_low": sum(bounds) - 0.4,
+        "binding_lower_bound_bits_high": sum(bounds) + 0.5,
+        "conditional_binding_lower_bound_bits_low": sum(bounds[1:]) - 0.25,
+        "conditional_binding_lower_bound_bits_high": sum(bounds[1:]) + 0.35,
+    }
     parts = {"flags": flags or {}, "anchored": [anchored, anchored - 0.1, anchored + 0.1]}
     return complete(row) | changes, parts
 
@@ -66,9 +81,14 @@ def test_every_part_comes_from_who_validated_best():
     assert (row["probe"], row["status"], row["reason"], row["flags"]) == ("best", "ok", None, "")
     assert json.loads(row["options"]) == {
         "family": "quadratic",
-        "parts": {"object": "dnn", "object_anchored": "dnn", "chained_feature": "linear",
-                  "chained_counts": "dnn", "chained_object": "quadratic"},
-    }  # fmt: skip
+        "parts": {
+            "object": "dnn",
+            "object_anchored": "dnn",
+            "chained_feature": "linear",
+            "chained_counts": "dnn",
+            "chained_object": "quadratic",
+        },
+    }
     whole = frame_of([linear[0], quadratic[0], dnn[0], row], BINDING_SCHEMA)
     validate(whole, BINDING_SCHEMA, "table")
 
@@ -97,8 +117,14 @@ def test_the_evidence_comes_with_the_pairing_that_validation_chooses():
 
 
 def test_a_plain_loss_that_is_not_finite_on_test_changes_no_other_choice():
-    broken = row_of("linear", (6.0, 5.0, 4.0), status="failed", loss_object_bits=None,
-                    binding_bits=None, reason="test loss is not finite: object")  # fmt: skip
+    broken = row_of(
+        "linear",
+        (6.0, 5.0, 4.0),
+        status="failed",
+        loss_object_bits=None,
+        binding_bits=None,
+        reason="test loss is not finite: object",
+    )
     row = best(broken, row_of("quadratic", (5.0, 4.0, 3.0)))
     assert row["pairing_lower_bound_bits"] == pytest.approx(4.0)
 
@@ -138,9 +164,19 @@ def test_the_papers_protocol_lends_no_part_that_ours_were_not_asked_for():
 
 def test_where_only_some_fits_have_a_target_the_others_give_the_rest():
     bare = row_of("dnn", (4.0, 3.0, 2.0), plain=10.0)
-    left_out = ("loss_chained", "loss_counts", "loss_object_given", "loss_object_anchored",
-                "val_loss_chained", "val_loss_object_anchored", "count_", "pairing_",
-                "feature_lower", "prior_", "conditional_binding_lower")  # fmt: skip
+    left_out = (
+        "loss_chained",
+        "loss_counts",
+        "loss_object_given",
+        "loss_object_anchored",
+        "val_loss_chained",
+        "val_loss_object_anchored",
+        "count_",
+        "pairing_",
+        "feature_lower",
+        "prior_",
+        "conditional_binding_lower",
+    )
     bare[0].update({name: None for name in bare[0] if name.startswith(left_out)})
     row = best(bare, row_of("linear", (5.0, 4.0, 2.0)))
     assert row["loss_object_bits"] == 10.0
@@ -152,12 +188,18 @@ def test_where_only_some_fits_have_a_target_the_others_give_the_rest():
 
 
 def test_rows_that_differ_in_more_than_the_probe_are_apart():
-    rows = [row_of("linear", (5.0, 4.0, 2.0), seed=seed, tokens=tokens)
-            for seed in (0, 1) for tokens in ("cls", "mean")]  # fmt: skip
+    rows = [
+        row_of("linear", (5.0, 4.0, 2.0), seed=seed, tokens=tokens)
+        for seed in (0, 1)
+        for tokens in ("cls", "mean")
+    ]
     best_of_each = best_rows(*zip(*rows, strict=True), {"colorshape": None})
     assert {(row["seed"], row["tokens"]) for row in best_of_each} == {
-        (0, "cls"), (0, "mean"), (1, "cls"), (1, "mean"),
-    }  # fmt: skip
+        (0, "cls"),
+        (0, "mean"),
+        (1, "cls"),
+        (1, "mean"),
+    }
 
 
 def test_a_measured_column_that_nobody_declared_is_an_error():

@@ -35,10 +35,19 @@ def baseline(
 ) -> list[dict[str, Any]]:
     """Return the row of a probe and that of the best one."""
     return [
-        parts_row(dataset, name, "0", "cls", each, (4.0, 0.0, pairing), model_kind="baseline",
-                  n_layers=0, **changes)
+        parts_row(
+            dataset,
+            name,
+            "0",
+            "cls",
+            each,
+            (4.0, 0.0, pairing),
+            model_kind="baseline",
+            n_layers=0,
+            **changes,
+        )
         for each in (probe, "best")
-    ]  # fmt: skip
+    ]
 
 
 def model(pairing: float, name: str = "mine", **changes: Any) -> dict[str, Any]:

@@ -127,9 +127,13 @@ def test_vectors_of_near_duplicates_hold_no_pairing() -> None:
         originals = np.repeat(np.arange(100), 4)
         z = draw.normal(size=(100, 256))[originals] + 0.05 * draw.normal(size=(400, 256))
         result = bs.binding_information(
-            z, permutations(100, seed)[originals], space=MATCHED, probes=["linear"],
-            groups=originals, random_state=seed,
-        )  # fmt: skip
+            z,
+            permutations(100, seed)[originals],
+            space=MATCHED,
+            probes=["linear"],
+            groups=originals,
+            random_state=seed,
+        )
         assert "holds" not in set(result.claims["verdict"])
         assert result.best["pairing_lower_bound_bits_low"] == 0
         assert not result.notes
@@ -147,7 +151,10 @@ def test_intervals_of_groups_are_wider_than_those_of_copies() -> None:
         labels = read_labels(codes, MATCHED, rows, groups=groups)
         row = _measured(
             [LinearProbe(name="linear", family="linear", targets=("chained",))],
-            {"z": Representation(z.astype(np.float32), "here", "Z")}, labels, 0, "none",
-        ).best  # fmt: skip
+            {"z": Representation(z.astype(np.float32), "here", "Z")},
+            labels,
+            0,
+            "none",
+        ).best
         widths.append(row["pairing_lower_bound_bits"] - row["pairing_lower_bound_bits_low"])
     assert widths[0] > 1.4 * widths[1]

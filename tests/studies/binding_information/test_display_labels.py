@@ -113,7 +113,8 @@ def test_other_words_change_no_number(table, measure, monkeypatch):
 
 def test_the_words_are_replaced(table, monkeypatch):
     replace_words(monkeypatch)
-    text = " ".join(chapter({"binding_information": table},
-                            Inputs(content=CONFIG, resources=RESOURCES)).lead)  # fmt: skip
+    text = " ".join(
+        chapter({"binding_information": table}, Inputs(content=CONFIG, resources=RESOURCES)).lead
+    )
     assert "pairing" not in text
     assert text.count("zz") >= 5

@@ -39,8 +39,12 @@ PRIOR = {
 COLUMNS = {k: v for k, v in PRIOR.items() if k not in ("method", "counts_reason")}
 # No scene is more surprising than the others, if a test does not say so.
 PRIOR |= {f"largest_{quantity.prior_loss}": PRIOR[quantity.entropy] for quantity in QUANTITIES}
-ANCHORS = {"object_anchored": 10.0, "chained_feature": 3.0, "chained_counts": 4.0,
-           "chained_object": 3.0}  # fmt: skip
+ANCHORS = {
+    "object_anchored": 10.0,
+    "chained_feature": 3.0,
+    "chained_counts": 4.0,
+    "chained_object": 3.0,
+}
 CONFIG = Information(bootstrap_samples=300)
 
 
@@ -58,9 +62,11 @@ def losses(object_=4.0, feature=1.0, anchored=3.5, chained=(0.5, 1.5, 1.0), spre
 
 
 HEADS = {
-    "object": np.ones(N_CELLS), "feature": np.ones(N_FEATURES),
-    "object_anchored": np.ones(N_CELLS), "chained": np.ones(N_FEATURES + N_COUNTS + N_CELLS),
-}  # fmt: skip
+    "object": np.ones(N_CELLS),
+    "feature": np.ones(N_FEATURES),
+    "object_anchored": np.ones(N_CELLS),
+    "chained": np.ones(N_FEATURES + N_COUNTS + N_CELLS),
+}
 
 
 def result(val=(3.6, 3.1), flags=(), prior_spread=0.0, weight=2.0**-6, control=1.0, **options):
@@ -74,8 +80,15 @@ def result(val=(3.6, 3.1), flags=(), prior_spread=0.0, weight=2.0**-6, control=1
         losses=losses(**options),
         anchor_losses={name: mean + up_and_down for name, mean in ANCHORS.items()},
         head_losses=dict(HEADS),
-        val_loss_bits={"object": 4.0, "feature": 1.0, "object_anchored": val[0], "chained": val[1],
-                       "chained_feature": 0.6, "chained_counts": 1.5, "chained_object": 1.0},
+        val_loss_bits={
+            "object": 4.0,
+            "feature": 1.0,
+            "object_anchored": val[0],
+            "chained": val[1],
+            "chained_feature": 0.6,
+            "chained_counts": 1.5,
+            "chained_object": 1.0,
+        },
         accuracy_object=0.9,
         exact_match_object=0.5,
         accuracy_feature=0.95,
@@ -88,7 +101,7 @@ def result(val=(3.6, 3.1), flags=(), prior_spread=0.0, weight=2.0**-6, control=1
         target_flags={"object": flags} if flags else {},
         prior_weights=dict.fromkeys(ANCHORS, weight),
         control_coefficients=dict.fromkeys(ANCHORS, control),
-    )  # fmt: skip
+    )
 
 
 def quantile(worst, gain, n_scenes=1, n=N, samples=CONFIG.bootstrap_samples):
@@ -162,8 +175,13 @@ def test_exact_arithmetic():
 
 def test_a_limit_has_a_further_scene_at_the_worst_gain_of_each_part():
     row = row_of(result())
-    for name, parts in (("feature", 1), ("count", 1), ("pairing", 1), ("conditional_binding", 2),
-                        ("binding", 3)):  # fmt: skip
+    for name, parts in (
+        ("feature", 1),
+        ("count", 1),
+        ("pairing", 1),
+        ("conditional_binding", 2),
+        ("binding", 3),
+    ):
         bound = row[f"{name}_lower_bound_bits"]
         limit = quantile(-6.0 * parts, bound)
         assert row[f"{name}_lower_bound_bits_low"] == pytest.approx(limit, abs=1e-9)
@@ -239,12 +257,18 @@ def test_counts_that_follow_from_the_features_cost_and_gain_nothing():
     ("left_out", "missing"),
     [
         (("object", "feature"), ("binding_bits", "conditional_binding_bits", "loss_feature_bits")),
-
-        (("chained_feature", "chained_counts", "chained_object", "chained"),
-         ("feature_lower_bound_bits", "pairing_lower_bound_bits", "count_ratio",
-          "conditional_binding_lower_bound_bits", "loss_object_given_counts_bits")),
+        (
+            ("chained_feature", "chained_counts", "chained_object", "chained"),
+            (
+                "feature_lower_bound_bits",
+                "pairing_lower_bound_bits",
+                "count_ratio",
+                "conditional_binding_lower_bound_bits",
+                "loss_object_given_counts_bits",
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_targets_that_were_not_fitted_are_null_with_a_reason(left_out, missing):
     fit = result()
     for values in (fit.losses, fit.anchor_losses, fit.val_loss_bits, fit.head_losses):
@@ -350,8 +374,13 @@ def test_a_loss_that_is_not_finite_makes_nulls_with_a_reason():
     row = row_of(fit)
     assert row["status"] == "failed"
     assert "feature" in row["reason"]
-    for name in ("loss_feature_bits", "conditional_binding_bits", "conditional_binding_ratio",
-                 "conditional_binding_bits_low", "conditional_binding_bits_high"):  # fmt: skip
+    for name in (
+        "loss_feature_bits",
+        "conditional_binding_bits",
+        "conditional_binding_ratio",
+        "conditional_binding_bits_low",
+        "conditional_binding_bits_high",
+    ):
         assert row[name] is None
     for name in ("binding_bits", "binding_bits_low", "binding_lower_bound_bits"):
         assert math.isfinite(row[name])  # they do not need the feature probe

@@ -27,18 +27,27 @@ CELLS = {"photos": 36, "others": 4}
 # Which figures draw a difference from an entropy; the others draw losses, weights, or encoders
 # whose law is known.
 MARKED = {
-    "tokens", "layers", "structure", "complexity", "resolution", "occlusion", "natural",
-}  # fmt: skip
+    "tokens",
+    "layers",
+    "structure",
+    "complexity",
+    "resolution",
+    "occlusion",
+    "natural",
+}
 
 
 def rows_of(flags):
     """Two models, two probes, three layers and two datasets, the first one flagged as asked."""
     return [
-        make_row(model, layer, probe=probe, dataset=dataset,
-                 flags=flags if dataset == "photos" else "")
-        for model in MODELS for layer in ("2", "3", "4") for probe in ("linear", "quadratic")
+        make_row(
+            model, layer, probe=probe, dataset=dataset, flags=flags if dataset == "photos" else ""
+        )
+        for model in MODELS
+        for layer in ("2", "3", "4")
+        for probe in ("linear", "quadratic")
         for dataset in ("photos", "others")
-    ]  # fmt: skip
+    ]
 
 
 def figures(table):
@@ -76,8 +85,12 @@ def test_an_estimated_prior_is_marked_in_every_figure_that_draws_differences_fro
         assert entry == [f"hatched,{DAGGER}: prior estimated, no bound"], name
         # structure draws losses, which are bounds; its H(O) is marked, as are other entropies
         assert bool(hatched_artists(figure)) == (name != "structure"), name
-    for name, text in {"tokens": "H(O)", "structure": "H(O)", "natural": "H(O|F)",
-                       "complexity": "H(O|F)"}.items():  # fmt: skip
+    for name, text in {
+        "tokens": "H(O)",
+        "structure": "H(O)",
+        "natural": "H(O|F)",
+        "complexity": "H(O|F)",
+    }.items():
         assert f"{text}{DAGGER}" in words(flagged[name]), name
     assert f"photos\n[CLS]\nlinear{DAGGER}" in words(flagged["layers"])
 
@@ -87,8 +100,9 @@ def test_only_the_flagged_datasets_bars_are_hatched():
     assert assumed_prior(table) == {"photos"}
     bars = over_seeds(last_layers(measured(table)))
     assert dict(bars.groupby("dataset")["assumed_prior"].first()) == {
-        "photos": True, "others": False,
-    }  # fmt: skip
+        "photos": True,
+        "others": False,
+    }
     assert len(hatched_artists(tokens.draw(table))) == len(bars) // 2
 
 

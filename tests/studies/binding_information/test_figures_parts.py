@@ -132,8 +132,9 @@ def test_without_best_rows_there_is_no_headline():
 
 
 def test_counts_that_are_not_told_apart_share_a_box_with_pairing():
-    row = parts_row("counting", "mine", decoded=(5.0, 2.0, 3.0), counted=False,
-                    reason="four groups")  # fmt: skip
+    row = parts_row(
+        "counting", "mine", decoded=(5.0, 2.0, 3.0), counted=False, reason="four groups"
+    )
     figure = parts.draw(parts_table([row]))
     assert "counts and pairing\n" in words(figure)
     assert "≥ 5.00 (25 %)" in words(figure)
@@ -199,8 +200,9 @@ def test_a_histograms_share_is_that_of_the_presets_scenes():
         config = load_file(ROOT / "config" / "presets" / f"{row['preset']}.yaml")
         datasets = {dataset.name: dataset for dataset in config.datasets}
         if row["preset_dataset"]:
-            exact = next(r for r in entropies(datasets[row["preset_dataset"]])
-                         if r["split"] == "test")  # fmt: skip
+            exact = next(
+                r for r in entropies(datasets[row["preset_dataset"]]) if r["split"] == "test"
+            )
             counts = exact["h_counts_given_feature_bits"]
             assert (counts is None) == (row["note"] != "")
             if counts is not None:
@@ -218,8 +220,9 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
     assert {"counts alone: 62 %", "counts alone: 60 %", "counts alone: 82 %"} <= set(text)
     assert {"99.5 %", "\u2265 47 %"} <= set(text)  # of the main table
     assert any("not countable" in line for line in text)
-    stars = [line.get_xdata() for axes in figure.axes for line in axes.lines
-             if line.get_marker() == "*"]  # fmt: skip
+    stars = [
+        line.get_xdata() for axes in figure.axes for line in axes.lines if line.get_marker() == "*"
+    ]
     np.testing.assert_allclose(np.concatenate(stars)[:4], [0.8, 37.9, 42.4, 94.1])
     ours = beside(paper_table(), published)
     ours = ours[ours["quantity"] == "conditional_binding_ratio"]
@@ -233,12 +236,17 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
 def test_no_groups_name_stands_on_one_seed():
     """Layers that were read of seed 0 alone are drawn under its own name."""
     rows = [
-        parts_row("counting", f"objects-{seed}", str(layer), probe=probe,
-                  decoded=(5.0, 2.0, float(layer + seed)))
+        parts_row(
+            "counting",
+            f"objects-{seed}",
+            str(layer),
+            probe=probe,
+            decoded=(5.0, 2.0, float(layer + seed)),
+        )
         for seed, layers_read in ((0, (2, 3, 4)), (1, (4,)), (2, (4,)))
         for layer in layers_read
         for probe in ("best", "linear", *(["quadratic"] if seed == 0 else []))
-    ]  # fmt: skip
+    ]
     table = with_groups(make_table(rows), GROUPS).assign(is_control=True)
     curves = quote(table, NAMES, last=False).rows.groupby("model")[PAIRING.value].agg(list)
     bounds = ([2.0, 3.0, 4.0], [5.0], [6.0])
@@ -258,8 +266,9 @@ def test_no_groups_name_stands_on_one_seed():
 
 
 def test_fits_by_the_papers_protocol_are_shown_as_a_family_of_their_own():
-    table = make_table([make_row(), make_row(probe="linear"), make_row() | {
-        "probe": "paper", "protocol": "paper"}])  # fmt: skip
+    table = make_table(
+        [make_row(), make_row(probe="linear"), make_row() | {"probe": "paper", "protocol": "paper"}]
+    )
     for figure in (tokens.draw(table), structure.draw(table)):
         assert {"quadratic", "quadratic\npublished protocol"} <= set(words(figure))
     numbers = read_papers_table(RESOURCES)

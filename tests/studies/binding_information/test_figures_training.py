@@ -16,10 +16,12 @@ def test_training_draws_models_and_probes():
     model = [
         {"step": s, "split": p, "loss_bits": 9.0 - s} for p in ("train", "val") for s in (0, 5)
     ]
-    probes = histories([
-        fit("vit-objects", "cls", "linear", history() + history(1)),
-        fit("vit-random", "mean", "dnn", history(targets=("object",))),
-    ])  # fmt: skip
+    probes = histories(
+        [
+            fit("vit-objects", "cls", "linear", history() + history(1)),
+            fit("vit-random", "mean", "dnn", history(targets=("object",))),
+        ]
+    )
     trained = histories([(model, {"model": "vit-objects"}), ([], {"model": "vit-random"})])
     nothing = histories([([], {"model": "vit-random"})])
     assert reason(training, nothing, nothing) is not None
@@ -31,10 +33,12 @@ def test_training_draws_models_and_probes():
 
 def test_a_panel_of_the_training_curves_without_lines_is_not_drawn():
     """The first family has no plain target; the next panel has the row's numbers and name."""
-    probes = histories([
-        fit("a", "cls", "linear", history(targets=("chained",))),
-        fit("a", "cls", "dnn", history(targets=("object", "chained"))),
-    ])  # fmt: skip
+    probes = histories(
+        [
+            fit("a", "cls", "linear", history(targets=("chained",))),
+            fit("a", "cls", "dnn", history(targets=("object", "chained"))),
+        ]
+    )
     figure = training.draw(histories([]), probes)
     plain, chained = (part.axes for part in figure.subfigs)
     assert [axes.axison for axes in plain] == [False, True]

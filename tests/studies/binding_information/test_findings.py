@@ -27,10 +27,13 @@ from bindscope.tables.numbers import at_least, at_most
 
 # Rows of the last layers of the first dataset alone.
 SMALL = [
-    row for row in zoo_rows()
-    if row["dataset"] == "matching" and row["layer"] == "4" and row["probe"] == "best"
+    row
+    for row in zoo_rows()
+    if row["dataset"] == "matching"
+    and row["layer"] == "4"
+    and row["probe"] == "best"
     and row["model"].rpartition("-")[0] in ("objects", "features", "none")
-]  # fmt: skip
+]
 
 
 def section(binding_chapter, name):
@@ -71,16 +74,18 @@ def test_the_lead_compares_what_differs_in_the_pairing_alone_with_the_verdict():
     assert others.startswith("Other models: ≥ 1.60 (features), ")
     control = "positive control, trained to predict the objects linearly from [CLS]: ≥ 9.4"
     assert control in others
-    assert re.search(r"Of 15 comparisons over training seeds, \d are significant: captions over",
-                     others)  # fmt: skip
+    assert re.search(
+        r"Of 15 comparisons over training seeds, \d are significant: captions over", others
+    )
     assert patches.startswith("From the patch tokens, a set probe decodes ≥ ")
 
 
 def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_control():
     apart = [
         row | {PAIRING.value: row[PAIRING.value] + 1.0 * row["model"].startswith("none")}
-        for row in zoo_rows() if row["model"].rpartition("-")[0] in ("objects", "features", "none")
-    ]  # fmt: skip
+        for row in zoo_rows()
+        if row["model"].rpartition("-")[0] in ("objects", "features", "none")
+    ]
     facts = about(make_table(apart))
     lead, others = (text.replace("\u00a0", " ") for text in headline.lead(facts)[:2])
     assert "from 3 vision transformers not trained (none), and ≥ 1.60 from" in lead
@@ -114,8 +119,10 @@ def test_a_groups_name_stands_for_all_of_its_seeds_or_not_at_all():
     assert not re.search(r"\bnone\b(?!-)(?! is)", text)
     assert "none-0 (a vision transformer not trained, one training seed): ≥" in text
     # Read, but not quotable: one seed that is left has its own name too.
-    bad = [row | {"flags": "diverged"} if row["model"] in ("features-1", "features-2") else row
-           for row in SMALL]  # fmt: skip
+    bad = [
+        row | {"flags": "diverged"} if row["model"] in ("features-1", "features-2") else row
+        for row in SMALL
+    ]
     assert "features-0" in set(about(parts_table(bad)).quoted.rows["model"])
 
 
@@ -197,8 +204,12 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
 
 def test_bounds_are_rounded_down_and_their_intervals_outwards():
     assert [at_least(x) for x in (9.479, 9.5, 0.004, -0.004, 9.6 - 1e-9)] == [
-        "9.47", "9.50", "0.00", "\u22120.01", "9.60",
-    ]  # fmt: skip
+        "9.47",
+        "9.50",
+        "0.00",
+        "\u22120.01",
+        "9.60",
+    ]
     assert at_least(99.9, 0) == "99"
     assert [at_most(x) for x in (9.481, 9.4, -0.004)] == ["9.49", "9.40", "0.00"]
 
@@ -400,8 +411,17 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     published = section(chapter_of(paper_table()), "published")
     beside = published.tables[0]
     cells = [[cell.text for cell in row] for row in beside.rows]
-    assert ["balanced-colorshape", "dinov2-large", "cls", "quadratic", "loss_object_bits",
-            "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in cells  # fmt: skip
+    assert [
+        "balanced-colorshape",
+        "dinov2-large",
+        "cls",
+        "quadratic",
+        "loss_object_bits",
+        "22",
+        "21.7",
+        "3",
+        "arXiv 2606.03976, Table 3",
+    ] in cells
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[1].startswith("No value of this run is comparable")
     facts = about(zoo_table())
@@ -409,15 +429,19 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     assert section(chapter_of(zoo_table(), ZOO), "published").paragraphs[1] == here
     here = here.replace("\u00a0", " ")
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
-    assert here.startswith("In scenes of counting, counts alone reach 59 % of B*. From the [CLS] "
-                           "token, a linear probe decodes ≥ ")  # fmt: skip
+    assert here.startswith(
+        "In scenes of counting, counts alone reach 59 % of B*. From the [CLS] "
+        "token, a linear probe decodes ≥ "
+    )
     rows = facts.quoted.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
     shares = 100 * rows[BEYOND.value] / rows[BEYOND.entropy]
     models = shares[~rows["is_control"].astype(bool)]
     assert [int(n) for n in re.findall(r"≥ (\d+) %", here)] == [
-        int(models.min()), int(models.max()), int(shares.max())
-    ]  # fmt: skip
+        int(models.min()),
+        int(models.max()),
+        int(shares.max()),
+    ]
     assert "this run has no dataset of that name" in " ".join(none.points)
     assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded

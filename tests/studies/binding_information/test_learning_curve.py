@@ -29,9 +29,15 @@ from bindscope.tables.schema import table_of
 PROBE = LinearProbe(name="linear", family="linear", targets=("chained",))
 FEW = Information(bootstrap_samples=100)
 NAMES = {
-    "dataset": "grid", "model": "erasure", "layer": "0", "tokens": "cls", "probe": "linear",
-    "control": "none", "spec_key": "a" * 8, "code_key": "b" * 8,
-}  # fmt: skip
+    "dataset": "grid",
+    "model": "erasure",
+    "layer": "0",
+    "tokens": "cls",
+    "probe": "linear",
+    "control": "none",
+    "spec_key": "a" * 8,
+    "code_key": "b" * 8,
+}
 
 
 def problem(encoder="cell_erasure", n=800):
@@ -112,11 +118,16 @@ def test_counts_that_follow_from_the_features_are_no_quantity():
         return {quantity.name for quantity in quantities(chain, prior)}
 
     assert names(prior | {"h_counts_given_feature_bits": 0.0}) == {
-        "feature", "pairing", "conditional", "object",
-    }  # fmt: skip
+        "feature",
+        "pairing",
+        "conditional",
+        "object",
+    }
     assert names(prior | {"h_counts_given_feature_bits": None}) == {
-        "feature", "conditional", "object",
-    }  # fmt: skip
+        "feature",
+        "conditional",
+        "object",
+    }
 
 
 def test_a_curve_becomes_a_valid_table_and_a_figure():

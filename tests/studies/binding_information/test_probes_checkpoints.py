@@ -30,9 +30,15 @@ def bits_of(results):
     return to_safetensors(results), losses
 
 
-@pytest.mark.parametrize(("name", "control"), [
-    ("linear", "none"), ("noisy", "none"), ("released", "none"), ("quadratic", "shuffled_labels"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "control"),
+    [
+        ("linear", "none"),
+        ("noisy", "none"),
+        ("released", "none"),
+        ("quadratic", "shuffled_labels"),
+    ],
+)
 def test_killed_fits_end_in_the_same_bits(name, control, deaths, tmp_path):
     data = problem(n=(96, 48, 32), dim=6, tokens=tokens_of(PROBES[name].family))
     whole = run_fit(PROBES[name], data, [0, 1], control)

@@ -179,11 +179,14 @@ def test_a_null_probe_learns_nothing_which_is_no_collapse(name):
     assert bits_of(result, "object") < K + 0.1
 
 
-@pytest.mark.parametrize(("name", "l2", "flags"), [
-    ("quadratic", {}, {"collapsed"}),
-    ("linear", {}, {"collapsed"}),  # as it starts, under the paper's protocol say
-    ("linear", {"l2": [None]}, set()),  # its optimum, where validation preferred the prior
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "l2", "flags"),
+    [
+        ("quadratic", {}, {"collapsed"}),
+        ("linear", {}, {"collapsed"}),  # as it starts, under the paper's protocol say
+        ("linear", {"l2": [None]}, set()),  # its optimum, where validation preferred the prior
+    ],
+)
 def test_a_probe_that_ignores_what_it_could_read_has_collapsed(name, l2, flags):
     data, config = problem(), probe(name)
     source = make_source(config, data)
@@ -223,8 +226,13 @@ def test_the_test_split_decides_neither_flags_nor_mixtures(name):
         fitted(name, data=replace(data, test=replace(data.test, z=values)))
         for values in (data.test.z, z)
     )
-    for field in ("flags", "target_flags", "prior_weights", "control_coefficients",
-                  "val_loss_bits"):  # fmt: skip
+    for field in (
+        "flags",
+        "target_flags",
+        "prior_weights",
+        "control_coefficients",
+        "val_loss_bits",
+    ):
         assert getattr(broken, field) == getattr(clean, field), field
     assert broken.losses["object"][3] > 1e3
     for part, weight in broken.prior_weights.items():

@@ -60,8 +60,9 @@ def test_it_reads_which_features_share_a_patch_and_nothing_where_they_do_not() -
     (apart,) = fit(config, patches_of_objects(paired=False), [0])
     (mean,) = fit(
         probe("pooled_quadratic", targets=["anchored"], components=1),
-        patches_of_objects(paired=True), [0],
-    )  # fmt: skip
+        patches_of_objects(paired=True),
+        [0],
+    )
     losses = {
         name: result.losses["object_anchored"].mean()
         for name, result in (("paired", paired), ("apart", apart), ("mean", mean))

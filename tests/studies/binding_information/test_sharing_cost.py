@@ -68,10 +68,17 @@ def test_only_seeds_and_groups_with_both_probes_count():
     assert sharing_costs(fits[:2]) == []
 
 
-PRIOR = {"h_object_bits": 5.0, "h_feature_bits": 3.0, "h_object_given_feature_bits": 2.0,
-         "split_gap_bits": 0.0, "method": "exact", "counts_reason": "none here",
-         "largest_prior_loss_object_bits": 5.0, "largest_prior_loss_feature_bits": 3.0,
-         "largest_prior_loss_object_given_feature_bits": 2.0}  # fmt: skip
+PRIOR = {
+    "h_object_bits": 5.0,
+    "h_feature_bits": 3.0,
+    "h_object_given_feature_bits": 2.0,
+    "split_gap_bits": 0.0,
+    "method": "exact",
+    "counts_reason": "none here",
+    "largest_prior_loss_object_bits": 5.0,
+    "largest_prior_loss_feature_bits": 3.0,
+    "largest_prior_loss_object_given_feature_bits": 2.0,
+}
 PROBE = QuadraticProbe(name="quadratic", family="quadratic")
 FEW = Information(bootstrap_samples=10)
 
@@ -83,24 +90,39 @@ def forty_scenes():
     features = rng.integers(0, 2, (40, 5)).astype(np.uint8)
     anchors = {"object": 6, "feature": 5, "object_given_feature": 6}
     split = SplitData(
-        np.zeros((40, 1), np.float32), objects, features,
+        np.zeros((40, 1), np.float32),
+        objects,
+        features,
         {name: np.zeros((40, width), np.float32) for name, width in anchors.items()},
-    )  # fmt: skip
+    )
     data = ProbeData(split, split, split, (2, 3))
     parts = ("object", "feature", "object_anchored", "chained_feature", "chained_object")
     results = [
         FitResult(
-            seed, {name: rng.gamma(2.0, 1.0, 40) for name in parts},
-            {"object": np.ones(6), "feature": np.ones(5), "object_anchored": np.ones(6),
-             "chained": np.ones(11)},
+            seed,
+            {name: rng.gamma(2.0, 1.0, 40) for name in parts},
+            {
+                "object": np.ones(6),
+                "feature": np.ones(5),
+                "object_anchored": np.ones(6),
+                "chained": np.ones(11),
+            },
             dict.fromkeys(("object", "feature", "object_anchored", "chained"), 1.0),
-            0.9, 0.5, 0.9, [], {}, {}, 10, (), "quadratic",
+            0.9,
+            0.5,
+            0.9,
+            [],
+            {},
+            {},
+            10,
+            (),
+            "quadratic",
             anchor_losses={name: np.full(40, 3.0) for name in parts[2:]},
             prior_weights=dict.fromkeys(parts[2:], 0.1),
             control_coefficients=dict.fromkeys(parts[2:], 0.5),
         )
         for seed in (3, 5)
-    ]  # fmt: skip
+    ]
     return data, results
 
 

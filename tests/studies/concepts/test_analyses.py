@@ -44,26 +44,38 @@ SECTION: dict[str, Any] = {
     "planted": PLANTED,
     "analyses": [
         {
-            "name": "known", "datasets": ["pairs"], "planted": NAMES, "singles": "alone",
+            "name": "known",
+            "datasets": ["pairs"],
+            "planted": NAMES,
+            "singles": "alone",
             "estimators": ["avg", "avg_pos", "ols", "single"],
             "complexity": {
                 "approximators": [{"name": "sums", "kind": "additive"}],
-                "coverages": [0.8], "seeds": [0, 1],
+                "coverages": [0.8],
+                "seeds": [0, 1],
             },
         },
         {
-            "name": "dual", "dual_encoders": ["product"], "dual_objects": 16,
+            "name": "dual",
+            "dual_encoders": ["product"],
+            "dual_objects": 16,
             "complexity": {
-                "approximators": [{"name": "sums", "kind": "additive"}], "coverages": [0.75],
+                "approximators": [{"name": "sums", "kind": "additive"}],
+                "coverages": [0.75],
                 "seeds": [0, 1],
             },
         },
     ],
     "dual_encoders": [
-        {"name": "product", "encoder": {"kind": "product", "dim": 8}, "spaces": [[5, 4]],
-         "coverages": [0.5, 0.7], "training": {"steps": 40, "batch_size": 16}},
+        {
+            "name": "product",
+            "encoder": {"kind": "product", "dim": 8},
+            "spaces": [[5, 4]],
+            "coverages": [0.5, 0.7],
+            "training": {"steps": 40, "batch_size": 16},
+        },
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -128,19 +140,29 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
     assert "; lookup cls on pairs)" in lead
     assert "does not hold: " in points[READ.sentence]
     assert {section.name for section in concepts_chapter.sections} == {
-        "claims", "geometry", "edits", "approximators",
-    }  # fmt: skip
+        "claims",
+        "geometry",
+        "edits",
+        "approximators",
+    }
 
 
 def test_scenes_that_differ_in_number_or_are_too_many_are_refused_before_a_run() -> None:
     few = {"train": 20, "val": 10, "test": 10}
-    groups = [{"name": "color", "size": 8}, {"name": "shape", "size": 3},
-              {"name": "material", "size": 2}, {"name": "size", "size": 2}]  # fmt: skip
+    groups = [
+        {"name": "color", "size": 8},
+        {"name": "shape", "size": 3},
+        {"name": "material", "size": 2},
+        {"name": "size", "size": 2},
+    ]
     many = {"n_scenes": few, "shard_size": few}
     clevr = {
-        "name": "pairs", "space": {"kind": "counted", "groups": groups, "max_objects": 10},
-        "split": {"rule": "index", "sizes": few}, "slots": 10, **many,
-    }  # fmt: skip
+        "name": "pairs",
+        "space": {"kind": "counted", "groups": groups, "max_objects": 10},
+        "split": {"rule": "index", "sizes": few},
+        "slots": 10,
+        **many,
+    }
 
     def message(**changes: Any) -> str:
         with pytest.raises((ConfigError, ValueError)) as caught:
@@ -170,7 +192,9 @@ def test_slots_must_be_full() -> None:
     groups = [{"name": "a", "size": 5}, {"name": "b", "size": 4}]
     half = pairs(
         space={"kind": "uniform", "groups": groups, "max_objects": 1},
-        split={"rule": "enumerated", "sizes": counts}, n_scenes=counts, shard_size=counts,
-    )  # fmt: skip
+        split={"rule": "enumerated", "sizes": counts},
+        n_scenes=counts,
+        shard_size=counts,
+    )
     with pytest.raises((ConfigError, ValueError), match="as many objects as slots"):
         graph_of(SECTION, datasets=[half, alone()])

@@ -209,11 +209,13 @@ def test_scenes_of_several_splits_count_together():
     z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
     embedded, options = Embedded(z, CLEVR), {"kind": "mlp", "widths": (8,), "steps": 20}
     together, *alone = (
-        {row["measure"]: row
-         for row in approximators.approximator_rows(embedded, options, [0.6], seeds)
-         if (row["split"], row["stratum"]) == ("test", "all")}
+        {
+            row["measure"]: row
+            for row in approximators.approximator_rows(embedded, options, [0.6], seeds)
+            if (row["split"], row["stratum"]) == ("test", "all")
+        }
         for seeds in (range(3), [0], [1], [2])
-    )  # fmt: skip
+    )
     n = together["object"]["n_scenes"]
     assert n == sum(rows["object"]["n_scenes"] for rows in alone)
     assert together["r2"]["value"] == pytest.approx(np.mean([r["r2"]["value"] for r in alone]))
@@ -240,7 +242,7 @@ def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeyp
     expected = approximators.rows_of_runs(runs, spec, Checkpoint(tmp_path / "whole", "key"))
     assert {(row["run"], row["coverage"]) for row in expected} == {
         (run, coverage) for run in (0, 1) for coverage in (0.5, 0.8)
-    }  # fmt: skip
+    }
     calls, rows_of = [], approximators.approximator_rows
 
     def dying(embedded, options, coverages, *how):

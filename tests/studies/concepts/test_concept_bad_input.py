@@ -31,8 +31,11 @@ def embedded(scenes: Scenes = ALL, dim: int = 24, single: SingleScenes | None = 
 
 def decomposed(rows: list[Row], estimator: str) -> Row:
     """The row of R2 of the sums of an estimator's vectors."""
-    (matching,) = (row for row in rows if (row["variant"], row["level"], row["measure"])
-                == (estimator, 1, "r2"))  # fmt: skip
+    (matching,) = (
+        row
+        for row in rows
+        if (row["variant"], row["level"], row["measure"]) == (estimator, 1, "r2")
+    )
     return matching
 
 
@@ -105,11 +108,14 @@ def test_what_an_entry_lacks_is_said_before_anything_runs(
     change: dict[str, Any], message: str
 ) -> None:
     section = {
-        "planted": [{"name": "sums", "kind": "additive"}], "dual_encoders": [DUAL],
+        "planted": [{"name": "sums", "kind": "additive"}],
+        "dual_encoders": [DUAL],
         "analyses": [{**ENTRY, **change}],
-    }  # fmt: skip
+    }
     fewer = {**alone("others"), "slots": 1, "n_scenes": {"train": 10, "val": 5, "test": 5}}
-    fewer |= {"shard_size": fewer["n_scenes"],
-              "split": {"rule": "enumerated", "sizes": fewer["n_scenes"]}}  # fmt: skip
+    fewer |= {
+        "shard_size": fewer["n_scenes"],
+        "split": {"rule": "enumerated", "sizes": fewer["n_scenes"]},
+    }
     with pytest.raises((ConfigError, ValueError), match=message):
         graph_of(section, datasets=[pairs(), alone(), fewer])

@@ -28,29 +28,58 @@ KEYS = {"spec_key": "0" * 8, "code_key": "0" * 8}
 def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> list[dict[str, Any]]:
     """Return the rows of a run, of recognition and of an approximator."""
     about = {
-        "dataset": "8x8", "embedding": f"{encoder}-train_only", "vectors": "dual", "n_slots": 2,
-        "trained_coverage": coverage, "trained_seed": seed, "split_by": "objects", "dim": 8,
-        "n_objects": 64, "n_scenes": 4, "chance": 0.0, "bag_of_concepts_floor": 0.2, "flags": "",
+        "dataset": "8x8",
+        "embedding": f"{encoder}-train_only",
+        "vectors": "dual",
+        "n_slots": 2,
+        "trained_coverage": coverage,
+        "trained_seed": seed,
+        "split_by": "objects",
+        "dim": 8,
+        "n_objects": 64,
+        "n_scenes": 4,
+        "chance": 0.0,
+        "bag_of_concepts_floor": 0.2,
+        "flags": "",
         **KEYS,
-    }  # fmt: skip
+    }
     recognized = [
-        {**about, "analysis": encoder, "analysis_kind": "generalization", "split": split,
-         "measure": measure, "variant": candidates, "stratum": "all", "value": value,
-         "kind": "product" if encoder == "product" else "mlp_set"}
+        {
+            **about,
+            "analysis": encoder,
+            "analysis_kind": "generalization",
+            "split": split,
+            "measure": measure,
+            "variant": candidates,
+            "stratum": "all",
+            "value": value,
+            "kind": "product" if encoder == "product" else "mlp_set",
+        }
         for split, measure, candidates, value in (
-            ("test", "object", "full", accuracy), ("test", "concept", "full", accuracy / 2),
+            ("test", "object", "full", accuracy),
+            ("test", "concept", "full", accuracy / 2),
             ("train", "object", "trained", 1.0),
         )
-    ]  # fmt: skip
+    ]
     rules = [
-        {**about, "analysis": "rules", "analysis_kind": "approximators", "variant": "product",
-         "measure": "object", "stratum": stratum, "split": split, "coverage": share,
-         "value": accuracy**2 - less}
+        {
+            **about,
+            "analysis": "rules",
+            "analysis_kind": "approximators",
+            "variant": "product",
+            "measure": "object",
+            "stratum": stratum,
+            "split": split,
+            "coverage": share,
+            "value": accuracy**2 - less,
+        }
         for stratum, split, share, less in (
-            ("all", "test", 0.8, 0), ("none", "test", 0.8, 0.01), ("all", "train", 0.8, 0.01),
+            ("all", "test", 0.8, 0),
+            ("none", "test", 0.8, 0.01),
+            ("all", "train", 0.8, 0.01),
             ("all", "test", 0.5, 0.01),
         )
-    ]  # fmt: skip
+    ]
     return [*recognized, *rules]
 
 
@@ -92,9 +121,11 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.
     by_rule = measures(models)["recognized in what product predicts"]
     correlations = correlated(by_rule).set_index("stratum")
     assert set(correlations.index) == {
-        "all", WITHIN, "product (planted), 8x8, queries train_only",
+        "all",
+        WITHIN,
+        "product (planted), 8x8, queries train_only",
         "perceptron, 8x8, queries train_only",
-    }  # fmt: skip
+    }
     overall = correlations.loc["all"]
     assert overall["correlation"] == pytest.approx(1)
     assert (overall["n_models"], overall["n_groups"]) == (12, 6)
@@ -106,9 +137,10 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if FOLLOWS.name in (*case.genuine, *case.impostor)],
+    "case",
+    [case for case in CASES if FOLLOWS.name in (*case.genuine, *case.impostor)],
     ids=lambda case: case.name,
-)  # fmt: skip
+)
 def test_what_moves_all_encoders_of_a_kind_is_no_correlation(case: Case) -> None:
     for judgment in judge(CLAIMS, case.effects(0)):
         assert (judgment.verdict == "holds") == bool(case.genuine)

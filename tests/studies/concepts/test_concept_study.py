@@ -14,8 +14,11 @@ from bindscope.core.errors import ConfigError
 from bindscope.studies.build import build
 
 ENTRY: dict[str, Any] = {
-    "name": "e", "encoder": {"kind": "product"}, "spaces": [[8, 8]], "coverages": [0.5],
-}  # fmt: skip
+    "name": "e",
+    "encoder": {"kind": "product"},
+    "spaces": [[8, 8]],
+    "coverages": [0.5],
+}
 
 
 def config(**fields: Any) -> dict[str, Any]:
@@ -27,8 +30,11 @@ def test_a_space_and_a_query_pool_are_a_job_and_coverages_and_seeds_share_one() 
     graph = build(Config.model_validate(content))
     jobs = graph.select("dual_encoder")
     assert [(job.wildcards["space"], job.wildcards["query_pool"]) for job in jobs] == [
-        ("8x8", "train_only"), ("8x8", "all"), ("4x4x4", "train_only"), ("4x4x4", "all"),
-    ]  # fmt: skip
+        ("8x8", "train_only"),
+        ("8x8", "all"),
+        ("4x4x4", "train_only"),
+        ("4x4x4", "all"),
+    ]
     assert all(job.path() in graph.leaves() for job in jobs)
     assert json.loads(jobs[0].spec)["seeds"] == [0, 1, 2]
     assert len(graph.select("figure", figure="concept_coverage")) == 1

@@ -34,9 +34,10 @@ from bindscope.studies.concepts.set_separation import swaps
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 SIZES = st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple)
 OPTIONS: dict[str, dict[str, int]] = {
-    "product": {"dim": 8}, "mlp_set": {"dim": 8, "hidden": 12},
+    "product": {"dim": 8},
+    "mlp_set": {"dim": 8, "hidden": 12},
     "transformer": {"width": 8, "layers": 2, "heads": 2, "hidden": 12, "dim": 6},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +51,12 @@ def _one_thread() -> Any:
 def entry(kind: str = "product", **fields: Any) -> DualEncoders:
     """Return an entry of the configuration with small values."""
     content = {
-        "name": "e", "encoder": {"kind": kind, **OPTIONS[kind]}, "spaces": [[5, 4]],
-        "coverages": [0.5], "training": {"steps": 20, "batch_size": 6, "learning_rate": 0.02},
-    }  # fmt: skip
+        "name": "e",
+        "encoder": {"kind": kind, **OPTIONS[kind]},
+        "spaces": [[5, 4]],
+        "coverages": [0.5],
+        "training": {"steps": 20, "batch_size": 6, "learning_rate": 0.02},
+    }
     return DualEncoders.model_validate(content | fields)
 
 

@@ -37,9 +37,10 @@ def test_pairs_are_all_pairs_and_swaps_all_that_their_values_make(
         assert shared == any(scene[0] == scene[1])
         present = [set(column) for column in scene.T.tolist()]
         expected_objects = [
-            i for i in range(total)
+            i
+            for i in range(total)
             if all(v in present[k] for k, v in enumerate(values_of(np.array(i), sizes)))
-        ]  # fmt: skip
+        ]
         assert sorted(set(mixed.tolist())) == expected_objects
 
 

@@ -24,10 +24,11 @@ CLEVR = Scenes.all_of((8, 3))
 def objects_of_pairs(rows: list[dict[str, object]]) -> float:
     """The share of pairs that share no value whose objects are recognized."""
     (value,) = (
-        row["value"] for row in rows
-        if (row["measure"], row["stratum"], row.get("level", 0)) in
-        (("object", "none", 0), ("object", "none", 1))
-    )  # fmt: skip
+        row["value"]
+        for row in rows
+        if (row["measure"], row["stratum"], row.get("level", 0))
+        in (("object", "none", 0), ("object", "none", 1))
+    )
     assert isinstance(value, float)
     return value
 
@@ -54,7 +55,7 @@ def test_a_vector_per_pair_reads_as_binding_by_scene_and_not_by_set(of_each: int
     by_scene, by_set = (
         objects_of_pairs(list(recognition_rows(Embedded(z, scenes, split_by=how), {})))
         for how in ("scenes", "objects")
-    )  # fmt: skip
+    )
     assert by_scene > (0.4 if of_each == 1 else 0.7)  # a guess: 0.5
     assert by_set < 0.2
 
@@ -63,11 +64,14 @@ def test_noise_of_scenes_is_in_no_vector_that_sums_are_scored_with() -> None:
     z = cases.by_group(CLEVR, 0, groups="scene", dim=512)
     by_scene, by_set = (
         objects_of_pairs(
-            [r for r in decomposition_rows(Embedded(z, CLEVR, split_by=how), ["ols"])
-             if r["level"] == 1]
+            [
+                r
+                for r in decomposition_rows(Embedded(z, CLEVR, split_by=how), ["ols"])
+                if r["level"] == 1
+            ]
         )
         for how in ("scenes", "objects")
-    )  # fmt: skip
+    )
     assert by_scene > 0.6
     assert by_set < 0.3
 
@@ -115,9 +119,10 @@ def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
     z = lookup(CLEVR, Planted(96))
     readout = fit_probes(z, CLEVR, np.arange(576))
     (row,) = (
-        row for row in recognize(readout, z, CLEVR)
+        row
+        for row in recognize(readout, z, CLEVR)
         if (row["measure"], row["stratum"]) == ("object", "none")
-    )  # fmt: skip
+    )
     assert row["value"] == row["value_high"] == 1
     assert 0.8 < row["value_low"] < 0.95
     assert row["gain"] == 0.5
@@ -130,10 +135,14 @@ def test_more_splits_of_the_same_objects_do_not_narrow_an_interval_to_nothing() 
     embedded = Embedded(z, CLEVR, fit_probes(z, CLEVR, np.arange(576)))
     widths = []
     for n in (10, 40):
-        rows = approximator_rows(embedded, {"kind": "additive"}, [0.7], range(n),
-                                 validation_share=0.0)  # fmt: skip
-        (row,) = (row for row in rows if (row["split"], row["measure"], row["stratum"])
-                  == ("test", "object", "none"))  # fmt: skip
+        rows = approximator_rows(
+            embedded, {"kind": "additive"}, [0.7], range(n), validation_share=0.0
+        )
+        (row,) = (
+            row
+            for row in rows
+            if (row["split"], row["measure"], row["stratum"]) == ("test", "object", "none")
+        )
         widths.append(row["value_high"] - row["value_low"])
         assert (row["n_splits"], row["fitted_share"]) == (n, 16 / 24)
     assert widths[1] > 0.6 * widths[0] > 0
@@ -151,12 +160,20 @@ def test_objects_that_validate_are_not_counted_as_fitted() -> None:
 
 
 def test_no_scenes_have_no_slots() -> None:
-    dataset = SceneDistribution.model_validate({
-        "name": "drawn", "split": {"rule": "random"}, "slots": 2,
-        "space": {"kind": "uniform", "min_objects": 2, "max_objects": 2,
-                  "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 3}]},
-        "render": {"kind": "clevr_2d", "size_px": 32},
-    })  # fmt: skip
+    dataset = SceneDistribution.model_validate(
+        {
+            "name": "drawn",
+            "split": {"rule": "random"},
+            "slots": 2,
+            "space": {
+                "kind": "uniform",
+                "min_objects": 2,
+                "max_objects": 2,
+                "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 3}],
+            },
+            "render": {"kind": "clevr_2d", "size_px": 32},
+        }
+    )
     assert slots_of(dataset, "train", 0, np.zeros((0, 12), np.uint8)).shape == (0, 2)
 
 

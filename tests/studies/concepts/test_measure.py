@@ -43,18 +43,25 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     section = {
         "planted": [{"name": "lookup", "kind": "lookup", "dim": 48}],
         "analyses": [
-            {"name": "known", "datasets": ["pairs"], "planted": ["lookup"], "singles": "alone",
-             "strengths": [1.0],
-             "estimators": ["ols", "single"],
-             "complexity": {"approximators": [{"name": "sums", "kind": "additive"}],
-                            "coverages": [0.8]}},
+            {
+                "name": "known",
+                "datasets": ["pairs"],
+                "planted": ["lookup"],
+                "singles": "alone",
+                "strengths": [1.0],
+                "estimators": ["ols", "single"],
+                "complexity": {
+                    "approximators": [{"name": "sums", "kind": "additive"}],
+                    "coverages": [0.8],
+                },
+            },
         ],
-    }  # fmt: skip
+    }
     graph = graph_of(section, datasets=[pairs(), alone()])
     jobs = {
         "concept_geometry": ("recognition", "decomposition", "removal", "editing"),
         "binding_complexity": ("approximators",),
-    }  # fmt: skip
+    }
     run(graph, tmp_path, "codes", *jobs)
 
     slots = [
@@ -70,12 +77,17 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
         np.concatenate(z),
         object_table(np.concatenate(slots), (5, 4)),
         analyses=[
-            "recognition", {"analysis": "decomposition", **estimators}, "removal",
+            "recognition",
+            {"analysis": "decomposition", **estimators},
+            "removal",
             {"analysis": "editing", "strengths": [1.0], **estimators},
-            {"analysis": "approximators", "approximators": [{"name": "sums", "kind": "additive"}],
-             "coverages": [0.8]},
+            {
+                "analysis": "approximators",
+                "approximators": [{"name": "sums", "kind": "additive"}],
+                "coverages": [0.8],
+            },
         ],
-    )  # fmt: skip
+    )
     of_a_run = {"analysis", "dataset", "embedding", "vectors", "spec_key", "code_key"}
     for name, kinds in jobs.items():
         (product,) = graph.select(name)
@@ -135,8 +147,10 @@ def test_captions_are_queries_and_are_aligned() -> None:
     single = Scenes(np.tile(np.arange(12)[:, None], (1, 2)), SIZES)
     z, queries = lookup(ALL, tables), lookup(single, tables)
     shift = z.mean(0)
-    values = [np.stack([queries[single.values[:, 0, k] == v].mean(0) for v in range(size)]) - shift
-              for k, size in enumerate(SIZES)]  # fmt: skip
+    values = [
+        np.stack([queries[single.values[:, 0, k] == v].mean(0) for v in range(size)]) - shift
+        for k, size in enumerate(SIZES)
+    ]
     texts = {"scenes": z[:, ::-1], "objects": queries - shift, "values": values}
     result = concepts(z - shift, FRAME, texts=texts, analyses=["recognition", "alignment"])
     rows = result.table
@@ -178,8 +192,11 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
         name: truth["binds"] == 1 for name, truth in data.truth.items()
     }
     assert {*result.table["analysis_kind"]} == {
-        "recognition", "decomposition", "editing", "approximators",
-    }  # fmt: skip
+        "recognition",
+        "decomposition",
+        "editing",
+        "approximators",
+    }
     assert result.best["layer"] == "products"
     assert result.best["measure"] == "object"
     text = repr(result)
@@ -203,8 +220,10 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
         ({"values": FRAME.assign(slot=0)}, "two objects of a scene have the same slot"),
         ({"values": FRAME.assign(color="red")}, "all objects of `values` have the same color"),
         ({"analyses": ["recogniton"]}, r"no analysis 'recogniton'; did you mean 'recognition'\?"),
-        ({"analyses": [{"analysis": "approximators", "approximators": ["tree"]}]},
-         "approximator 'tree'. is not as it must be: kind"),
+        (
+            {"analyses": [{"analysis": "approximators", "approximators": ["tree"]}]},
+            "approximator 'tree'. is not as it must be: kind",
+        ),
         ({"analyses": ["alignment"]}, "`alignment` compares two modalities"),
         ({"split": "objetcs"}, "there is no split 'objetcs'"),
         ({"split": ["probes"] * 144}, "vectors: 0, probes: 144, scores: 0"),
@@ -212,11 +231,14 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
         ({"texts": {"scenes": Z[:5]}}, r"texts\['scenes'\] is \(5, 24\)"),
         ({"texts": {"objects": Z[:5], "values": [Z[:4], Z[:3]]}}, r"5 objects and \[4, 3\] values"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {
-        "embeddings": Z, "values": FRAME, "analyses": RECOGNITION, **changes
-    }  # fmt: skip
+        "embeddings": Z,
+        "values": FRAME,
+        "analyses": RECOGNITION,
+        **changes,
+    }
     with pytest.raises(InputError, match=message) as caught:
         concepts(arguments.pop("embeddings"), arguments.pop("values"), **arguments)
     assert len(str(caught.value).splitlines()) == 2  # what, and the remedy

@@ -35,10 +35,15 @@ def dataset(name: str, space: dict[str, Any], counts: tuple[int, int, int]) -> d
     """Scenes of which each is there once, drawn small, with captions."""
     sizes = dict(zip(("train", "val", "test"), counts, strict=True))
     return {
-        "name": name, "space": {"groups": GROUPS, **space}, "slots": 2, "n_scenes": sizes,
-        "split": {"rule": "enumerated", "sizes": sizes}, "shard_size": sizes,
-        "render": {"kind": "clevr_2d", "size_px": 32}, "captions": {},
-    }  # fmt: skip
+        "name": name,
+        "space": {"groups": GROUPS, **space},
+        "slots": 2,
+        "n_scenes": sizes,
+        "split": {"rule": "enumerated", "sizes": sizes},
+        "shard_size": sizes,
+        "render": {"kind": "clevr_2d", "size_px": 32},
+        "captions": {},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +52,27 @@ def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataF
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     analysis = {
-        "name": "towers", "datasets": ["pairs"], "singles": "alone", "models": ["clip"],
-        "vectors": ["joint", "text"], "estimators": ["avg_pos", "single"], "strengths": [],
-    }  # fmt: skip
+        "name": "towers",
+        "datasets": ["pairs"],
+        "singles": "alone",
+        "models": ["clip"],
+        "vectors": ["joint", "text"],
+        "estimators": ["avg_pos", "single"],
+        "strengths": [],
+    }
     clip = {"name": "clip", "source": f"hf:path:{folder}", "n_layers": 2, "pretrained": False}
-    graph = build(Config.model_validate({
-        "datasets": [dataset("pairs", {"kind": "draws", "n_objects": 2}, (40, 12, 12)),
-                     dataset("alone", {"kind": "uniform", "max_objects": 1}, (8, 4, 4))],
-        "models": [clip], "studies": {"concepts": {"analyses": [analysis]}},
-    }))  # fmt: skip
+    graph = build(
+        Config.model_validate(
+            {
+                "datasets": [
+                    dataset("pairs", {"kind": "draws", "n_objects": 2}, (40, 12, 12)),
+                    dataset("alone", {"kind": "uniform", "max_objects": 1}, (8, 4, 4)),
+                ],
+                "models": [clip],
+                "studies": {"concepts": {"analyses": [analysis]}},
+            }
+        )
+    )
     out = tmp_path_factory.mktemp("towers")
     run(graph, out, *MADE, "concept_geometry")
     torch.set_num_threads(before)
@@ -90,8 +107,10 @@ def test_both_towers_are_read_by_probes_and_by_each_other(geometry: pd.DataFrame
     read = rows_with(geometry, analysis_kind="recognition", stratum="all", measure="object")
     by_vectors = read.set_index(["vectors", "variant"])
     assert set(by_vectors.index) == {
-        ("joint", "probes"), ("joint", "captions"), ("text", "probes"),
-    }  # fmt: skip
+        ("joint", "probes"),
+        ("joint", "captions"),
+        ("text", "probes"),
+    }
     assert (by_vectors["bag_of_concepts_floor"] > 0).all()
     # Towers that nothing has brought together tell each other nothing.
     across = by_vectors.loc[[("joint", "captions")]]
@@ -114,9 +133,11 @@ def test_the_modalities_are_laid_on_each_other_by_held_out_objects(geometry: pd.
     assert dict(n_held_out) == {1: {4}, 2: {3}}  # of 8 objects, and of 4 + 2 values
     claim_names = {row.claim for row in effects({"concepts": geometry})}
     assert {ACROSS.name, ALIGNED.name} <= claim_names
-    (section,) = [s for s in chapter({"concepts": geometry}, Inputs()).sections
-                  if s.name == "geometry"]  # fmt: skip
+    (section,) = [
+        s for s in chapter({"concepts": geometry}, Inputs()).sections if s.name == "geometry"
+    ]
     titles = [row.title for row in section.tables]
     assert titles[2:] == [
-        "Probes and queries of the other modality", "One orthogonal map from images to captions",
-    ]  # fmt: skip
+        "Probes and queries of the other modality",
+        "One orthogonal map from images to captions",
+    ]

@@ -59,8 +59,9 @@ def test_claims_hold_where_binding_was_planted_and_nowhere_else() -> None:
     assert "7,200 pairs of patches in 60 test scenes" in lines[0]
     panels = result.plot().axes
     assert [axes.get_title(loc="left") or axes.get_title() for axes in panels] == [
-        "layer classes", "layer objects",
-    ]  # fmt: skip
+        "layer classes",
+        "layer objects",
+    ]
     np.testing.assert_allclose(panels[1].lines[0].get_xdata(), [100 * result.best["accuracy"]])
 
 
@@ -97,8 +98,9 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     spec = {"layers": [0], "seeds": [0]}
     keys = {"spec_key": "0" * 8, "code_key": "0" * 8}
     names = {"dataset": "blobs", "model": "planted", "probe": "quadratic", **keys}
-    files = {name: str(tmp_path / f"{name}.out")
-             for name in ("rows", "strata", "images", "weights")}  # fmt: skip
+    files = {
+        name: str(tmp_path / f"{name}.out") for name in ("rows", "strata", "images", "weights")
+    }
     results = fit_layers(probe, samples, tokens, spec, names)
     write_results(SimpleNamespace(**files), results)
     written = [json.loads(line) for line in Path(files["rows"]).read_text().splitlines()]
@@ -190,8 +192,10 @@ def test_groups_are_not_parted_and_what_was_left_out_is_said() -> None:
     ("changes", "message"),
     [
         ({"patches": TOKENS[:, 0]}, r"`patches` is \(60, 32\)"),
-        ({"patches": np.where(np.arange(60)[:, None, None] == 7, np.nan, TOKENS)},
-         "not finite in 1 scenes, the first of them scene 7"),
+        (
+            {"patches": np.where(np.arange(60)[:, None, None] == 7, np.nan, TOKENS)},
+            "not finite in 1 scenes, the first of them scene 7",
+        ),
         ({"patches": TOKENS[:1], "segments": DATA.segments[:1]}, "there are 1 scenes"),
         ({"patches": TOKENS[:, 1:], "segments": DATA.segments[:, 1:]}, "15 patches are no square"),
         ({"segments": DATA.segments[:59]}, r"`segments` is \(59, 16\), and there are 60 scenes"),
@@ -206,10 +210,14 @@ def test_groups_are_not_parted_and_what_was_left_out_is_said() -> None:
         ({"split": ["train"] * 60}, "`split` has train: 60, val: 0, test: 0"),
         ({"groups": np.zeros(60)}, "no scene is left for"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
-    options: dict[str, Any] = {"patches": TOKENS, "segments": DATA.segments, "probes": [FAST],
-                               **changes}  # fmt: skip
+    options: dict[str, Any] = {
+        "patches": TOKENS,
+        "segments": DATA.segments,
+        "probes": [FAST],
+        **changes,
+    }
     with pytest.raises(InputError, match=message) as caught:
         same_object(options.pop("patches"), options.pop("segments"), **options)
     assert len(str(caught.value).splitlines()) == 2  # what, and the remedy

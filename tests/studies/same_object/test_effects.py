@@ -56,9 +56,12 @@ def test_directions_are_the_largest_that_the_form_reads() -> None:
     rows = generator.standard_normal((6, 6)).astype(np.float32)
     scale = generator.uniform(0.5, 2, 6).astype(np.float32)
     scorer = FittedScorer(
-        torch.eye(6), torch.zeros(6), torch.zeros(1), Standardiser(np.zeros_like(scale), scale),
+        torch.eye(6),
+        torch.zeros(6),
+        torch.zeros(1),
+        Standardiser(np.zeros_like(scale), scale),
         torch.from_numpy(rows),
-    )  # fmt: skip
+    )
     ours = orthonormal(scorer.directions(2))
     theirs = orthonormal(torch.from_numpy(rows[:2] * scale).double())
     torch.testing.assert_close(ours @ ours.t(), theirs @ theirs.t(), atol=1e-5, rtol=0)
@@ -287,8 +290,14 @@ def test_masks_of_many_scenes_are_read_a_few_at_a_time() -> None:
 
 
 def test_rows_are_valid_under_the_schema() -> None:
-    names = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "quadratic",
-             "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
+    names = {
+        "dataset": "toy",
+        "model": "toy",
+        "layer": "1",
+        "probe": "quadratic",
+        "spec_key": "0" * 8,
+        "code_key": "0" * 8,
+    }
     table = table_of([{**row, **names} for row in measured(0.3)], EDITS_SCHEMA)
     edits = table[["edit", "strength", "subspace"]].drop_duplicates()
     assert len(edits) == 1 + 5 * 5 + 1
@@ -340,8 +349,10 @@ def evaluation(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Evaluat
     exclude = {"name", "extraction", "input_px"}
     spec = {
         "model": config.model_dump(mode="json", exclude=exclude),
-        "dataset": EASY.model_dump(mode="json", exclude={"name"}), "threads": 1, "device": "cpu",
-    }  # fmt: skip
+        "dataset": EASY.model_dump(mode="json", exclude={"name"}),
+        "threads": 1,
+        "device": "cpu",
+    }
     paths = [folder / f"vit{end}" for end in (".safetensors", ".history.json", ".json")]
     write_training(trained(config), *paths, spec=canonical_json(spec), code="own:chained")
     return load(config, paths[-1], "cpu")
@@ -358,7 +369,7 @@ def scenes_of(evaluation: Evaluation) -> tuple[Any, Any, Editor]:
         torch.zeros(dim),
         order_of_patches(len(images), n_patches, 0),
         torch.arange(n_patches).expand(len(images), -1) % 3,
-    )  # fmt: skip
+    )
     return images, codes, editor
 
 

@@ -175,8 +175,11 @@ def test_pairs_are_those_of_valid_patches_once_each():
 
 def test_patches_without_an_object_are_in_no_pair():
     instances = torch.tensor([[0, 0, 1, 1, 2]])
-    sample = {"patches": np.arange(5)[None], "instances": instances.numpy(),
-              "classes": instances.numpy()}  # fmt: skip
+    sample = {
+        "patches": np.arange(5)[None],
+        "instances": instances.numpy(),
+        "classes": instances.numpy(),
+    }
     data = PairData.from_arrays(sample, None, (1, 5))
     assert (data.valid.sum(), data.n_pairs, data.same_of_images.sum()) == (3, 3, 1)
 
@@ -224,8 +227,13 @@ def test_the_optimum_is_scipys(easy, kind):
         pull = (0.01 * problem.penalty).float() * w
         return float(loss + (pull * w).sum() / 2), (slope + pull).double().numpy()[:, 0]
 
-    reference = minimize(value, np.zeros(form.size), jac=True, method="L-BFGS-B",
-                         options={"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-6})  # fmt: skip
+    reference = minimize(
+        value,
+        np.zeros(form.size),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-6},
+    )
     solution = descend(problem, torch.zeros(form.size, 1), 0.01, tolerance=1e-7)
     optimum, slope = value(solution.w[:, 0].double().numpy())
     assert optimum < value(np.zeros(form.size))[0] - 1e-3
@@ -253,8 +261,14 @@ def test_counted_couples_of_places_are_their_pairs(easy):
 def split_of(data, n, dims):
     """The first images, and the first numbers of every token."""
     tokens = data.tokens.read(0, n)[..., :dims]
-    return PairData(ArrayRows(tokens), data.instances[:n], data.classes[:n], data.valid[:n],
-                    data.positions[:n], data.grid)  # fmt: skip
+    return PairData(
+        ArrayRows(tokens),
+        data.instances[:n],
+        data.classes[:n],
+        data.valid[:n],
+        data.positions[:n],
+        data.grid,
+    )
 
 
 def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
@@ -270,9 +284,14 @@ def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
     assert all(row["flags"] == [] for row in rows)
 
 
-@pytest.mark.parametrize("planted", [
-    Planted(noise=1.0, classes=1.5, rank=8, dim=32), Planted(binding=0.0, rank=8, dim=32),
-], ids=["both", "places alone"])  # fmt: skip
+@pytest.mark.parametrize(
+    "planted",
+    [
+        Planted(noise=1.0, classes=1.5, rank=8, dim=32),
+        Planted(binding=0.0, rank=8, dim=32),
+    ],
+    ids=["both", "places alone"],
+)
 def test_tokens_and_positions_together_lose_no_more_than_either(planted):
     task = FitTask(*planted_splits(planted, n=(60, 40, 1))[:2])
     [of_places] = convex.fit_position(PositionScorer(name="p", family="position"), task)

@@ -139,14 +139,16 @@ def test_scenes_without_copies_say_so():
 
 def turned(n=(120, 40, 60)):
     """The same identities in two layers, in one half of the dimensions and in the other."""
-    splits = planted_splits(replace(CODES, dim=16, rank=8, class_dims=4, place_dims=4,
-                                       noise=0.1), n=n, patches=16)  # fmt: skip
+    splits = planted_splits(
+        replace(CODES, dim=16, rank=8, class_dims=4, place_dims=4, noise=0.1), n=n, patches=16
+    )
     q = np.roll(np.eye(16), 8, axis=1)
     second = [
-        replace(split, tokens=ArrayRows((split.tokens.read(0, split.n_images) @ q)
-                                        .astype(np.float32)))
+        replace(
+            split, tokens=ArrayRows((split.tokens.read(0, split.n_images) @ q).astype(np.float32))
+        )
         for split in splits
-    ]  # fmt: skip
+    ]
     return {
         name: {"1": a, "2": b}
         for name, a, b in zip(("train", "val", "test"), splits, second, strict=True)
@@ -156,9 +158,11 @@ def turned(n=(120, 40, 60)):
 def probe_of(matrix):
     d = len(matrix)
     return FittedScorer(
-        torch.from_numpy(matrix.astype(np.float32)), torch.zeros(d), torch.zeros(1),
+        torch.from_numpy(matrix.astype(np.float32)),
+        torch.zeros(d),
+        torch.zeros(1),
         Standardiser.identity(d),
-    )  # fmt: skip
+    )
 
 
 def test_other_dimensions_stop_a_probe():

@@ -39,8 +39,14 @@ def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
             model["extraction"] = {"keep_patches": False}
 
     def built(*fits):
-        changes = {"probes": known, "fits": list(fits), "maps": None, "effects": None,
-                   "geometry": None, "groups": []}  # fmt: skip
+        changes = {
+            "probes": known,
+            "fits": list(fits),
+            "maps": None,
+            "effects": None,
+            "geometry": None,
+            "groups": [],
+        }
         config["studies"]["same_object"] |= changes
         return build(Config.model_validate(config))
 
@@ -59,11 +65,20 @@ def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
 def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
     """As in `same_object.yaml`: an entry fits rivals to a few of the layers only."""
     block = {"datasets": ["tiny"], "models": ["vit"]}
-    graph = graph_of(fits=[
-        {**block, "name": "all", "layers": [0, 1], "probes": ["quadratic"]},
-        {**block, "name": "rivals", "layers": [1], "seed_blocks": [[0], [1]],
-         "probes": ["class-position", "identity", "cosine"]},
-    ], maps=None, effects=None)  # fmt: skip
+    graph = graph_of(
+        fits=[
+            {**block, "name": "all", "layers": [0, 1], "probes": ["quadratic"]},
+            {
+                **block,
+                "name": "rivals",
+                "layers": [1],
+                "seed_blocks": [[0], [1]],
+                "probes": ["class-position", "identity", "cosine"],
+            },
+        ],
+        maps=None,
+        effects=None,
+    )
 
     def layers(probe):
         fits = graph.select("same_object_fit", model="vit", probe=probe)
@@ -86,10 +101,12 @@ def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
     fits = example()["studies"]["same_object"]["fits"]
     graph = graph_of(fits=[{**fits[0], "seed_blocks": blocks}], maps=None, effects=None)
     seeds_fitted = {
-        probe: [fit.wildcards["seeds"] for fit in graph.select("same_object_fit", probe=probe,
-                                                               model="vit")]
+        probe: [
+            fit.wildcards["seeds"]
+            for fit in graph.select("same_object_fit", probe=probe, model="vit")
+        ]
         for probe in ("quadratic", "identity")
-    }  # fmt: skip
+    }
     assert seeds_fitted == {"quadratic": ["0"], "identity": ["0", "1_2"]}
 
 
@@ -108,13 +125,19 @@ def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
 
 
 WHOLE = {
-    "name": "whole", "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic", "position"],
+    "name": "whole",
+    "datasets": ["tiny"],
+    "models": ["vit"],
+    "probes": ["quadratic", "position"],
     "layers": [0, 1],
-}  # fmt: skip
+}
 EDITS = {
-    "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [0],
+    "datasets": ["tiny"],
+    "models": ["vit"],
+    "probes": ["quadratic"],
+    "layers": [0],
     "retrained": {"probes": ["position"]},
-}  # fmt: skip
+}
 
 
 def test_what_claims_about_edits_need_is_made_whatever_is_asked():
@@ -165,13 +188,14 @@ def test_scenes_without_masks_are_refused_before_anything_is_downloaded():
     """CLEVR's release has none; it would be 19 GB."""
     config = example()
     clevr = {
-        "name": "clevr-photos", "source": {"kind": "clevr"},
+        "name": "clevr-photos",
+        "source": {"kind": "clevr"},
         "n_scenes": {"train": 8, "val": 8, "test": 8},
         "space": {"kind": "draws", "groups": [{"name": "color", "size": 8}], "n_objects": 6},
         "split": {"rule": "index", "sizes": {"train": 8, "val": 8, "test": 8}},
         "shard_size": {"train": 8, "val": 8, "test": 8},
         "render": {"kind": "photos", "size_px": 32},
-    }  # fmt: skip
+    }
     config["datasets"].append(clevr)
     block = {
         "name": "more",

@@ -33,10 +33,11 @@ def test_maps_of_another_patch_grid_than_that_of_the_first_model_are_left_out(tm
     products = []
     for name, grid in (("coarse", (2, 2)), ("fine", (3, 3)), ("again", (2, 2))):
         arrays = {
-            "images": np.zeros((1, 6, 6, 3), np.uint8), "grid": np.array(grid, np.int32),
+            "images": np.zeros((1, 6, 6, 3), np.uint8),
+            "grid": np.array(grid, np.int32),
             "queries": np.array([[1]], np.int32),
             "scores-2": np.full((1, 1, grid[0] * grid[1]), 0.5, np.float32),
-        }  # fmt: skip
+        }
         save_file(arrays, tmp_path / name)
         names = {"dataset": "d", "model": name, "probe": "quadratic", "layers": "2"}
         products.append(ProductFiles(names, {"maps": str(tmp_path / name)}))

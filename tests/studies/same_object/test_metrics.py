@@ -75,9 +75,11 @@ def literal(rows, g):
         measures["balanced_accuracy"] = (right[same].mean() + right[~same].mean()) / 2
     image = np.array([row[0] for row in rows])
     within = [
-        (a > b) + (a == b) / 2 for n in np.unique(image)
-        for a in g[same & (image == n)] for b in g[~same & (image == n)]
-    ]  # fmt: skip
+        (a > b) + (a == b) / 2
+        for n in np.unique(image)
+        for a in g[same & (image == n)]
+        for b in g[~same & (image == n)]
+    ]
     if within:
         measures["auc_within"] = np.mean(within)
     counts = (
@@ -109,10 +111,14 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
     kinds = {
         "same_class": np.array(["same" if r[4] else "different" for r in rows]),
         "distance": np.array(
-            [("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")[
-                np.searchsorted((1.5, 3, 6, 12), r[5])] for r in rows]
+            [
+                ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")[
+                    np.searchsorted((1.5, 3, 6, 12), r[5])
+                ]
+                for r in rows
+            ]
         ),
-    }  # fmt: skip
+    }
     n_pairs = 0
     for row in strata:
         inside = np.ones(len(rows), bool)
@@ -220,9 +226,13 @@ def test_a_split_without_a_pair_or_of_one_kind_is_refused():
 # --- Rows of fits ---
 
 NAMES = {
-    "dataset": "blobs", "model": "planted", "layer": "0", "probe": "p",
-    "spec_key": "0" * 8, "code_key": "0" * 8,
-}  # fmt: skip
+    "dataset": "blobs",
+    "model": "planted",
+    "layer": "0",
+    "probe": "p",
+    "spec_key": "0" * 8,
+    "code_key": "0" * 8,
+}
 
 
 @pytest.fixture(scope="module")

@@ -82,16 +82,22 @@ def test_a_skipped_image_has_no_patches_and_others_keep_theirs() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(1, 7), st.integers(1, 30), st.integers(2, 40), st.integers(0, 2**32),
-    st.integers(0, 10**9), st.integers(0, 7),
-)  # fmt: skip
+    st.integers(1, 7),
+    st.integers(1, 30),
+    st.integers(2, 40),
+    st.integers(0, 2**32),
+    st.integers(0, 10**9),
+    st.integers(0, 7),
+)
 def test_draws_are_valid_distinct_and_the_same_however_images_are_cut(
     n: int, n_grid: int, n_patches: int, seed: int, start: int, cut: int
 ) -> None:
     valid = np.random.default_rng(seed).random((n, n_grid)) < 0.6
     drawn = draw_patches(valid, n_patches, seed, "train", start)
-    parts = [draw_patches(valid[:cut], n_patches, seed, "train", start),
-             draw_patches(valid[cut:], n_patches, seed, "train", start + min(cut, n))]  # fmt: skip
+    parts = [
+        draw_patches(valid[:cut], n_patches, seed, "train", start),
+        draw_patches(valid[cut:], n_patches, seed, "train", start + min(cut, n)),
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), drawn)
     assert drawn.shape == (n, min(n_patches, n_grid))
     for row, allowed in zip(drawn, valid, strict=True):
@@ -192,8 +198,9 @@ def test_skipped_images_are_listed_and_the_rest_stays(tmp_path: Path) -> None:
     arrays["masks"][7] = 2
     store = run(tmp_path, write_shards(tmp_path, arrays, 4))
     assert store.attributes["skipped"] == [
-        {"image": 3, "reason": UNLABELLED}, {"image": 7, "reason": ONE_OBJECT},
-    ]  # fmt: skip
+        {"image": 3, "reason": UNLABELLED},
+        {"image": 7, "reason": ONE_OBJECT},
+    ]
     empty = (store.read("patches") < 0).all(axis=1)
     assert np.flatnonzero(empty).tolist() == [3, 7]
     json.dumps(store.attributes)
@@ -218,8 +225,14 @@ def test_bad_scenes_are_refused(tmp_path: Path) -> None:
         run(tmp_path, write_shards(tmp_path / "nothing", nothing, 12))
 
 
-CLUTTER = {"kind": "clutter", "size_px": 48, "object_px": [16], "patch_px": 8, "small": 0,
-           "duplicates": 1}  # fmt: skip
+CLUTTER = {
+    "kind": "clutter",
+    "size_px": 48,
+    "object_px": [16],
+    "patch_px": 8,
+    "small": 0,
+    "duplicates": 1,
+}
 
 
 def test_samples_of_rendered_scenes_have_the_labels_of_their_masks(tmp_path: Path) -> None:
@@ -227,11 +240,14 @@ def test_samples_of_rendered_scenes_have_the_labels_of_their_masks(tmp_path: Pat
     groups = [{"name": name, "size": size} for name, size in GROUPS.items()]
     dataset = Dataset.model_validate(
         {
-            "name": "any", "split": {"rule": "random"}, "n_scenes": counts, "shard_size": counts,
+            "name": "any",
+            "split": {"rule": "random"},
+            "n_scenes": counts,
+            "shard_size": counts,
             "space": {"kind": "uniform", "groups": groups, "min_objects": 3, "max_objects": 4},
             "render": CLUTTER,
         }
-    )  # fmt: skip
+    )
     objects = sample_codes(dataset, "test", 0, 4)
     manifest = tmp_path / "drawn.json"
     with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="test") as writer:

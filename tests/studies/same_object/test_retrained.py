@@ -57,8 +57,14 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
         else:
             assert again < 0.55
             assert beyond["high"] < -0.1
-    about = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "diagonal",
-             "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
+    about = {
+        "dataset": "toy",
+        "model": "toy",
+        "layer": "1",
+        "probe": "diagonal",
+        "spec_key": "0" * 8,
+        "code_key": "0" * 8,
+    }
     assert len(table_of([row | about for row in rows], EDITS_SCHEMA)) == len(rows)
 
 
@@ -69,14 +75,22 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
 def table() -> pd.DataFrame:
     """Two layers of a toy: test is better at 1, validation at 2; and what was fitted again at 2."""
     edits = measured(0.0)
-    about = {"dataset": "toy", "model": "toy", "probe": "diagonal",
-             "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
+    about = {
+        "dataset": "toy",
+        "model": "toy",
+        "probe": "diagonal",
+        "spec_key": "0" * 8,
+        "code_key": "0" * 8,
+    }
     edits = [row | {"n": 30} for row in edits]  # the fewest that a claim needs
-    losses = [row | {"value": 1.0, "reason": ""} for row in edits
-              if row["quantity"] == "pretraining_loss"]  # fmt: skip
+    losses = [
+        row | {"value": 1.0, "reason": ""} for row in edits if row["quantity"] == "pretraining_loss"
+    ]
     edits = [row for row in edits if row["quantity"] != "pretraining_loss"] + losses
-    worse = [row | {"value": row["value"] - 0.1} if row["quantity"] == "auc_within" else row
-             for row in edits]  # fmt: skip
+    worse = [
+        row | {"value": row["value"] - 0.1} if row["quantity"] == "auc_within" else row
+        for row in edits
+    ]
     for row in worse:
         row |= {"low": None, "high": None} if row["quantity"] == "auc_within" else {}
     again = [
@@ -88,11 +102,13 @@ def table() -> pd.DataFrame:
     ]
     layers = (("1", edits, 0.5), ("2", [*worse, *again], 0.4))
     return table_of(
-        [line | about | {"layer": layer}
-         for layer, rows, loss in layers
-         for line in (*rows, PLAIN | estimates.row("val_loss_bits", loss))],
+        [
+            line | about | {"layer": layer}
+            for layer, rows, loss in layers
+            for line in (*rows, PLAIN | estimates.row("val_loss_bits", loss))
+        ],
         EDITS_SCHEMA,
-    )  # fmt: skip
+    )
 
 
 def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
@@ -107,8 +123,10 @@ def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
     verdicts = {judgment.claim.name: judgment for judgment in judgments}
     later = verdicts["later-probe-without-subspace"]
     assert (later.verdict, later.claim.unit, later.effect.resampled) == (
-        "holds", "points", "test images",
-    )  # fmt: skip
+        "holds",
+        "points",
+        "test images",
+    )
     assert later.effect.n == 30
     assert verdicts["refitted-probe-without-subspace"].verdict == "holds"
     assert verdicts["loss-after-shuffle"].verdict == "not testable"  # one loss, no batches

@@ -54,9 +54,11 @@ def test_attention_by_class_distance_or_cosine_leaves_nothing_and_by_objects_doe
     distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
     unit = tokens / np.linalg.norm(tokens, axis=1, keepdims=True)
     for rival in (
-        2.0 * (classes[:, None] == classes[None]), 3.0 * np.exp(-distance), 4 * unit @ unit.T,
+        2.0 * (classes[:, None] == classes[None]),
+        3.0 * np.exp(-distance),
+        4 * unit @ unit.T,
         np.random.default_rng(0).standard_normal(len(same))[None].repeat(len(same), 0),
-    ):  # fmt: skip
+    ):
         rest = beyond_rivals(softmax(rival)[None], same, classes, places, tokens)
         assert np.isnan(rest).all()  # nothing is left but rounding
         both = softmax(rival + 0.5 * same)[None]

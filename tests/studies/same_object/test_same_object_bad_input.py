@@ -24,8 +24,9 @@ from bindscope.studies.same_object.patch_samples import ONE_OBJECT, write_sample
 def filled(name: str, value: int) -> Photo:
     """A photo whose mask holds one object with all pixels, or only unlabelled pixels (0)."""
     codes = (CAR,) if value else ()
-    return Photo(name, np.full((48, 48, 3), 9, np.uint8), np.full((48, 48), value), codes,
-                 "training")  # fmt: skip
+    return Photo(
+        name, np.full((48, 48, 3), 9, np.uint8), np.full((48, 48), value), codes, "training"
+    )
 
 
 def resize(mask: Path) -> None:

@@ -211,14 +211,15 @@ def test_a_groups_name_stands_for_all_of_its_seeds():
 @pytest.mark.parametrize("family", ["class_position", "class_pointwise", "position", "quadratic"])
 def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family):
     rows = [
-        row("a", "2", "quadratic", 0.9, **ends("position_lead", 0.2),
-            **ends("last_layer_lead", 0.1)),
+        row(
+            "a", "2", "quadratic", 0.9, **ends("position_lead", 0.2), **ends("last_layer_lead", 0.1)
+        ),
         row("a", "4", "quadratic", 0.8),
         row("a", "2", "diagonal", 0.88, **ends("quadratic_lead", 0.02)),
         row("a", "2", "class_pointwise", 0.8, **ends("quadratic_lead", 0.1)),
         row("a", "2", "class_position", 0.85, **ends("quadratic_lead", 0.05)),
         row("none", "none", "position", 0.7),
-    ]  # fmt: skip
+    ]
     assert {claim.verdict for claim in verdicts(rows).values()} == {"holds"}
     for entry in rows:
         if entry["family"] == family and (family, entry["layer"]) != ("quadratic", "2"):
@@ -238,12 +239,14 @@ def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family):
 
 
 def test_a_claim_holds_where_its_corrected_interval_is_above_zero():
-    by_claim = verdicts([
-        row("a", "2", "quadratic", 0.9),
-        row("a", "2", "diagonal", 0.88, **ends("quadratic_lead", 0.02)),
-        row("a", "2", "class_position", 0.92, **ends("quadratic_lead", -0.02)),
-        row("a", "2", "linear", 0.88, **ends("quadratic_lead", 0.02, 0.03)),
-    ])  # fmt: skip
+    by_claim = verdicts(
+        [
+            row("a", "2", "quadratic", 0.9),
+            row("a", "2", "diagonal", 0.88, **ends("quadratic_lead", 0.02)),
+            row("a", "2", "class_position", 0.92, **ends("quadratic_lead", -0.02)),
+            row("a", "2", "linear", 0.88, **ends("quadratic_lead", 0.02, 0.03)),
+        ]
+    )
     assert by_claim["diagonal"].verdict == "holds"
     assert by_claim["diagonal"].effect.value == pytest.approx(2.0)
     assert (by_claim["diagonal"].effect.n, by_claim["diagonal"].effect.resampled) == (
@@ -309,14 +312,16 @@ def test_no_interval_over_seeds_is_beyond_all_pairs():
 
 
 def test_with_positions_it_is_judged_at_the_layer_that_validation_prefers_for_that_probe():
-    judgment = verdicts([
-        row("a", "1", "quadratic", 0.9),
-        row("a", "2", "quadratic", 0.8),
-        row("a", "1", "quadratic_position", 0.91, val_loss_bits=0.3),
-        row("a", "2", "quadratic_position", 0.95, val_loss_bits=0.2),
-        row("a", "1", "class_position", 0.93, **ends("quadratic_position_lead", -0.02)),
-        row("a", "2", "class_position", 0.93, **ends("quadratic_position_lead", 0.02)),
-    ])[WITH_POSITION_OVER]  # fmt: skip
+    judgment = verdicts(
+        [
+            row("a", "1", "quadratic", 0.9),
+            row("a", "2", "quadratic", 0.8),
+            row("a", "1", "quadratic_position", 0.91, val_loss_bits=0.3),
+            row("a", "2", "quadratic_position", 0.95, val_loss_bits=0.2),
+            row("a", "1", "class_position", 0.93, **ends("quadratic_position_lead", -0.02)),
+            row("a", "2", "class_position", 0.93, **ends("quadratic_position_lead", 0.02)),
+        ]
+    )[WITH_POSITION_OVER]
     assert judgment.effect.where.endswith("layer 2")
     assert judgment.verdict == "holds"
     assert judgment.effect.value == pytest.approx(2.0)
@@ -336,10 +341,12 @@ def test_an_inner_layer_is_compared_with_the_last_from_what_is_right_of_each_ima
     }
     pairs, none = np.full(100, 1000), np.zeros(100)
     fits = [
-        (row("a", layer, "quadratic", 0.9, val_loss_bits=loss),
-         np.stack([right[layer], pairs, none, none, none], 1).astype(float))
+        (
+            row("a", layer, "quadratic", 0.9, val_loss_bits=loss),
+            np.stack([right[layer], pairs, none, none, none], 1).astype(float),
+        )
         for layer, loss in (("1", 0.4), ("2", 0.5), ("4", 0.3))
-    ]  # fmt: skip
+    ]
     add_leads(fits, 400, 0)
     rows = [row_of_fit for row_of_fit, _ in fits]
     assert rows[2]["last_layer_lead"] is None
@@ -360,11 +367,16 @@ def test_of_two_quadratic_probes_the_same_one_is_compared_with_all():
     """Leads took the one that was fitted first, claims the one whose name comes first."""
     pairs, none = np.full(40, 100), np.zeros(40)
     fits = [
-        (row("a", "2", family, 0.0, probe=name),
-         np.stack([np.full(40, right), pairs, none + 60, none, none], 1).astype(float))
-        for name, family, right in (("z", "quadratic", 95), ("b", "quadratic", 80),
-                                    ("diagonal", "diagonal", 85))
-    ]  # fmt: skip
+        (
+            row("a", "2", family, 0.0, probe=name),
+            np.stack([np.full(40, right), pairs, none + 60, none, none], 1).astype(float),
+        )
+        for name, family, right in (
+            ("z", "quadratic", 95),
+            ("b", "quadratic", 80),
+            ("diagonal", "diagonal", 85),
+        )
+    ]
     add_leads(fits, 50, 0)
     rows = {row_of_fit["probe"]: row_of_fit for row_of_fit, _ in fits}
     assert rows["diagonal"]["quadratic_lead"] == pytest.approx(-0.05)
@@ -442,8 +454,11 @@ def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table
     both = pd.concat([model, coarse, positions])
     page = chapter({"same_object": both}, Inputs({}, {}, published))
     assert "75.0 % of patch pairs correctly (vit on blobs" in page.lead[0].replace("\u00a0", " ")
-    numbers = [75.0, 100 * positions["accuracy"].iloc[0],
-               100 * planted["image_majority_accuracy"].iloc[0]]  # fmt: skip
+    numbers = [
+        75.0,
+        100 * positions["accuracy"].iloc[0],
+        100 * planted["image_majority_accuracy"].iloc[0],
+    ]
     listed = [float(number.value) for number in page.key_numbers]
     assert listed == pytest.approx(numbers, abs=0.06)
 

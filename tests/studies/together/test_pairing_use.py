@@ -33,10 +33,20 @@ from bindscope.studies.together.tables import PAIRING_USE
 MECHANISMS = ("slot", "color", "gather", "order")
 DEPTH = 6  # tower, what enters four layers, and what the last one leaves
 SPEC: dict[str, Any] = {
-    "task": {"layout": "pair", "things": 2, "order": "left_first", "rows": 400,
-             "estimation_rows": 20, "seed": 0},
-    "experiments": ["pairing"], "window": 1, "resamples": 50, "batch_size": 100, "seed": 0,
-}  # fmt: skip
+    "task": {
+        "layout": "pair",
+        "things": 2,
+        "order": "left_first",
+        "rows": 400,
+        "estimation_rows": 20,
+        "seed": 0,
+    },
+    "experiments": ["pairing"],
+    "window": 1,
+    "resamples": 50,
+    "batch_size": 100,
+    "seed": 0,
+}
 
 RATES = {"claims": str(Path(__file__).parents[3] / "resources/reference/claims.csv")}
 
@@ -88,11 +98,14 @@ def test_pairs_can_be_read_of_all_oracles_in_every_layer(mechanism: str) -> None
     state = oracle.contexts(scenes, None)
     words = scenes.words
     pairs = [(c, s) for c in range(len(words.colors)) for s in range(len(words.shapes))]
-    vectors = np.stack([
-        np.concatenate([word_vector("color", words.colors[c]),
-                        word_vector("shape", words.shapes[s])])
-        for c, s in pairs
-    ])  # fmt: skip
+    vectors = np.stack(
+        [
+            np.concatenate(
+                [word_vector("color", words.colors[c]), word_vector("shape", words.shapes[s])]
+            )
+            for c, s in pairs
+        ]
+    )
     for layer in range(oracle.layers):
         for role in range(2):
             token = state.parts[layer, np.arange(50), state.tokens("object", role)[:, 0]]

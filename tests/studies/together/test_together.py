@@ -39,12 +39,22 @@ def pair_row(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
     """A row of study two, `lead` ahead of positions."""
     accuracy = POSITION + lead
     return {
-        "dataset": "scenes", "model": model, "layer": layer, "probe": family, "family": family,
-        "flags": "", "val_loss_bits": loss,
-        "accuracy": accuracy, "accuracy_low": accuracy - 0.002, "accuracy_high": accuracy + 0.002,
-        "position_lead": lead, "position_lead_low": lead - 0.003,
-        "position_lead_high": lead + 0.003, **KEYS, **changes,
-    }  # fmt: skip
+        "dataset": "scenes",
+        "model": model,
+        "layer": layer,
+        "probe": family,
+        "family": family,
+        "flags": "",
+        "val_loss_bits": loss,
+        "accuracy": accuracy,
+        "accuracy_low": accuracy - 0.002,
+        "accuracy_high": accuracy + 0.002,
+        "position_lead": lead,
+        "position_lead_low": lead - 0.003,
+        "position_lead_high": lead + 0.003,
+        **KEYS,
+        **changes,
+    }
 
 
 def positions():
@@ -75,26 +85,38 @@ def small(joined):
     """A model read at two layers by each study, one with a fit that did not end, one alone."""
     return joined(
         [
-            bits("good", 5.0, "2"), bits("good", 9.0, seed=0), bits("good", 8.0, seed=1),
-            bits("good", 1.0, probe="linear"), bits("good", 9.4, tokens="patches"),
+            bits("good", 5.0, "2"),
+            bits("good", 9.0, seed=0),
+            bits("good", 8.0, seed=1),
+            bits("good", 1.0, probe="linear"),
+            bits("good", 9.4, tokens="patches"),
             bits("good", 0.0, control="shuffled_labels"),
-            bits("bad", 4.0, "2"), bits("bad", 7.0, flags="above_prior;not_converged"),
+            bits("bad", 4.0, "2"),
+            bits("bad", 7.0, flags="above_prior;not_converged"),
             bits("alone", 3.0),
         ],
         [
-            positions(), pair_row("good", 0.02, "1", 0.2), pair_row("good", 0.03),
-            pair_row("bad", 0.01), pair_row("other", 0.01),
+            positions(),
+            pair_row("good", 0.02, "1", 0.2),
+            pair_row("good", 0.03),
+            pair_row("bad", 0.01),
+            pair_row("other", 0.01),
         ],
         {"good": "ours", "bad": "ours", "alone": "alone", "other": "other"},
-    )  # fmt: skip
+    )
 
 
 def test_rows_are_joined_by_dataset_model_and_layer(small):
     rows = small.set_index(["model", "layer"])
     assert list(rows.index) == [
-        ("bad", "2"), ("bad", "3"), ("bad", "4"),
-        ("good", "1"), ("good", "2"), ("good", "3"), ("good", "4"),
-    ]  # fmt: skip
+        ("bad", "2"),
+        ("bad", "3"),
+        ("bad", "4"),
+        ("good", "1"),
+        ("good", "2"),
+        ("good", "3"),
+        ("good", "4"),
+    ]
     last, layer_3 = rows.loc[("good", "4")], rows.loc[("good", "3")]
     assert last["cls_pairing_bits"] == pytest.approx(8.5)  # a mean over seeds of the probe
     assert last["cls_pairing_bits_high"] == pytest.approx(8.6)
@@ -247,12 +269,16 @@ def config(**section):
     ("section", "message"),
     [
         ({"datasets": ["tiny", "tny"]}, "datasets: 'tny' is not defined"),
-        ({"models": ["vit", "identity"]},
-         "models: 'identity' is not measured together: add it to `fits` of same_object"),
-        ({"groups": [{"name": "a", "models": ["vit", "identity"]}]},
-         "groups.0.models: 'identity' is not defined"),
+        (
+            {"models": ["vit", "identity"]},
+            "models: 'identity' is not measured together: add it to `fits` of same_object",
+        ),
+        (
+            {"groups": [{"name": "a", "models": ["vit", "identity"]}]},
+            "groups.0.models: 'identity' is not defined",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named(section, message):
     assert load_config(config(), "c").studies.together.models == ("vit",)
     with pytest.raises(ConfigError) as caught:

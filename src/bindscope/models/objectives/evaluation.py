@@ -76,9 +76,10 @@ class Evaluation:
         """
         if not len(images) or len(images) != len(objects):
             raise ModelError(
-                self.where, f"{len(images)} images with {len(objects)} object codes have no loss",
+                self.where,
+                f"{len(images)} images with {len(objects)} object codes have no loss",
                 "give one object code for each image, and one image at least",
-            )  # fmt: skip
+            )
         size = min(self.batch_size, len(images))
         generator = random_stream(draws, DRAWS)
         losses = []

@@ -75,9 +75,12 @@ class _Head(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.project = nn.Sequential(
-            nn.Linear(width, HIDDEN_WIDTH), _standardised(HIDDEN_WIDTH), nn.GELU(),
-            nn.Linear(HIDDEN_WIDTH, BOTTLENECK), _standardised(BOTTLENECK),
-        )  # fmt: skip
+            nn.Linear(width, HIDDEN_WIDTH),
+            _standardised(HIDDEN_WIDTH),
+            nn.GELU(),
+            nn.Linear(HIDDEN_WIDTH, BOTTLENECK),
+            _standardised(BOTTLENECK),
+        )
         self.answers = nn.Linear(BOTTLENECK, ANSWERS, bias=False)
 
     def forward(self, cls: Tensor) -> Tensor:

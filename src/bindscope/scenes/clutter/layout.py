@@ -24,9 +24,25 @@ ATTEMPTS = 100  # random places with a bar in the scene before it is taken away
 LAST_ATTEMPTS = 1000  # random places before a scene is given up
 # Independent streams of random words; other ones than those of `scenes.placement`.
 (
-    SMALL, SIZE, TEXTURE, SECOND, TWO, PLACE, DEPTH, COPY, COPIED, BAR, BARRED, TOUCH, FIRST,
-    PARTNER, BAR_LOOK, COPY_PLACE, COPY_ALONE, TOUCH_PLACE,
-) = range(16, 34)  # fmt: skip
+    SMALL,
+    SIZE,
+    TEXTURE,
+    SECOND,
+    TWO,
+    PLACE,
+    DEPTH,
+    COPY,
+    COPIED,
+    BAR,
+    BARRED,
+    TOUCH,
+    FIRST,
+    PARTNER,
+    BAR_LOOK,
+    COPY_PLACE,
+    COPY_ALONE,
+    TOUCH_PLACE,
+) = range(16, 34)
 
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
@@ -260,9 +276,16 @@ class Composer:
         return np.where(there, keys | (above << np.uint64(60)), _NEVER)
 
     def _ordered(
-        self, there: Bools, original: Ints, cell: Ints, stamp: Ints, texture: Ints, color: Ints,
-        corner: Ints, rank: Words,
-    ) -> Things:  # fmt: skip
+        self,
+        there: Bools,
+        original: Ints,
+        cell: Ints,
+        stamp: Ints,
+        texture: Ints,
+        color: Ints,
+        corner: Ints,
+        rank: Words,
+    ) -> Things:
         """Give things their ids: by their cell, a copy behind its original, then the bar."""
         number = 3 * cell + _marked(original, there[:, -2], there.shape[1])
         number[:, -2] += 2
@@ -281,9 +304,15 @@ class Composer:
         copy_of[scene, column], copy_of[scene, column - 1] = column, column + 1
         order = np.argsort(np.take_along_axis(rank, by_id, axis=1), axis=1, kind="stable")
         return Things(
-            cells, dealt(stamp, 0), dealt(texture, 0), dealt(color, 0),
-            np.take_along_axis(corner, by_id[:, :, None], axis=1), order, copy_of, count,
-        )  # fmt: skip
+            cells,
+            dealt(stamp, 0),
+            dealt(texture, 0),
+            dealt(color, 0),
+            np.take_along_axis(corner, by_id[:, :, None], axis=1),
+            order,
+            copy_of,
+            count,
+        )
 
 
 _NEVER = np.iinfo(np.uint64).max

@@ -142,8 +142,11 @@ def _labels(
     boxes = shape_stamps.boxes[things.stamp] + np.tile(things.corner, 2)
     boxes = np.clip(boxes, 0, config.size_px)
     labels["boxes"][:, :width] = np.where(there[:, :, None], boxes, -1)
-    whole = np.where(bar, np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1),
-                     shape_stamps.masks.sum(axis=(1, 2))[things.stamp])  # fmt: skip
+    whole = np.where(
+        bar,
+        np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1),
+        shape_stamps.masks.sum(axis=(1, 2))[things.stamp],
+    )
     ids = np.arange(n)[:, None, None] * (MOST + 1) + masks
     visible_pixels = np.bincount(ids.ravel(), minlength=n * (MOST + 1)).reshape(n, MOST + 1)
     labels["visible"][:, :width] = np.where(there, visible_pixels[:, 1 : 1 + width] / whole, -1)

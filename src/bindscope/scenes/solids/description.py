@@ -98,8 +98,10 @@ class Scene:
         centres = np.array([solid.centre for solid in self.objects]).reshape(-1, 3)
         pixels = self.camera.project(centres, self.size_px)
         camera = {
-            **asdict(self.camera), "height": self.camera.position[2], "pitch": self.camera.pitch,
-        }  # fmt: skip
+            **asdict(self.camera),
+            "height": self.camera.position[2],
+            "pitch": self.camera.pitch,
+        }
         content = {
             "split": self.split,
             "image_index": self.index,
@@ -112,13 +114,18 @@ class Scene:
             "relationships": self.relationships(),
             "objects": [
                 {
-                    "shape": solid.shape, "color": solid.color, "material": solid.material,
-                    "size": solid.size, "3d_coords": centre.tolist(), "rotation": solid.rotation,
-                    "pixel_coords": pixel.tolist(), "cell": solid.cell,
+                    "shape": solid.shape,
+                    "color": solid.color,
+                    "material": solid.material,
+                    "size": solid.size,
+                    "3d_coords": centre.tolist(),
+                    "rotation": solid.rotation,
+                    "pixel_coords": pixel.tolist(),
+                    "cell": solid.cell,
                 }
                 for solid, centre, pixel in zip(self.objects, centres, pixels, strict=True)
             ],
-        }  # fmt: skip
+        }
         return dict(_rounded(content))
 
     def to_json(self) -> str:
@@ -141,12 +148,18 @@ class Scene:
             ),
             objects=tuple(
                 Solid(
-                    entry["shape"], entry["color"], entry["material"], entry["size"],
-                    entry["3d_coords"][0], entry["3d_coords"][1], entry["rotation"], entry["cell"],
+                    entry["shape"],
+                    entry["color"],
+                    entry["material"],
+                    entry["size"],
+                    entry["3d_coords"][0],
+                    entry["3d_coords"][1],
+                    entry["rotation"],
+                    entry["cell"],
                 )
                 for entry in content["objects"]
             ),
-        )  # fmt: skip
+        )
 
     def relationships(self) -> dict[str, list[list[int]]]:
         """CLEVR's `relationships`: per direction and object, the objects that lie there."""

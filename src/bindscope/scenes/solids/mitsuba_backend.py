@@ -56,9 +56,10 @@ def _mitsuba(variant: str) -> Any:
         mi.set_variant(variant)
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
-            f"{where}, variant", f"{variant} does not run here ({error})",
+            f"{where}, variant",
+            f"{variant} does not run here ({error})",
             "use `variant: scalar_rgb`, which needs no library and no device",
-        ) from error  # fmt: skip
+        ) from error
     return mi
 
 
@@ -78,9 +79,12 @@ def _write_ply(mi: Any, shape: str, folder: Path) -> str:
 def _world(mi: Any, scene: Scene, samples: int, files: dict[str, str]) -> dict[str, Any]:
     T = mi.ScalarTransform4f
     film = {
-        "type": "hdrfilm", "width": scene.size_px, "height": scene.size_px,
-        "pixel_format": "rgba", "rfilter": {"type": "box"},
-    }  # fmt: skip
+        "type": "hdrfilm",
+        "width": scene.size_px,
+        "height": scene.size_px,
+        "pixel_format": "rgba",
+        "rfilter": {"type": "box"},
+    }
     look = T().look_at(
         origin=list(scene.camera.position), target=list(scene.camera.target), up=[0, 0, 1]
     )
@@ -89,15 +93,20 @@ def _world(mi: Any, scene: Scene, samples: int, files: dict[str, str]) -> dict[s
         # Lamps shine and are mirrored, but are not seen themselves.
         "integrator": {"type": "path", "max_depth": BOUNCES, "hide_emitters": True},
         "sensor": {
-            "type": "perspective", "fov": FIELD_OF_VIEW, "fov_axis": "x", "to_world": look,
-            "film": film, "sampler": {"type": "independent", "sample_count": samples},
+            "type": "perspective",
+            "fov": FIELD_OF_VIEW,
+            "fov_axis": "x",
+            "to_world": look,
+            "film": film,
+            "sampler": {"type": "independent", "sample_count": samples},
         },
         "ground": {
-            "type": "rectangle", "to_world": T().scale([GROUND_HALF, GROUND_HALF, 1]),
+            "type": "rectangle",
+            "to_world": T().scale([GROUND_HALF, GROUND_HALF, 1]),
             "bsdf": {"type": "diffuse", "reflectance": {"type": "rgb", "value": GROUND}},
         },
         "ambient": {"type": "constant", "radiance": {"type": "rgb", "value": SKY}},
-    }  # fmt: skip
+    }
     world |= {light.name: _lamp(T, light) for light in scene.lights}
     world |= {f"object_{j}": _body(T, s, files) for j, s in enumerate(scene.objects)}
     return world
@@ -107,9 +116,10 @@ def _lamp(T: Any, light: Light) -> dict[str, Any]:
     look = T().look_at(origin=list(light.position), target=[0, 0, 0], up=[0, 1, 0.1])
     radiance = light.watts / (np.pi * light.side**2)
     return {
-        "type": "rectangle", "to_world": look @ T().scale([light.side / 2, light.side / 2, 1]),
+        "type": "rectangle",
+        "to_world": look @ T().scale([light.side / 2, light.side / 2, 1]),
         "emitter": {"type": "area", "radiance": {"type": "rgb", "value": float(radiance)}},
-    }  # fmt: skip
+    }
 
 
 def _body(T: Any, solid: Solid, files: dict[str, str]) -> dict[str, Any]:
@@ -120,7 +130,10 @@ def _body(T: Any, solid: Solid, files: dict[str, str]) -> dict[str, Any]:
     color = {"type": "rgb", "value": reflectance(solid.color)}
     if solid.material == "metal":
         bsdf = {"type": "roughconductor", "material": "none", "alpha": 0.15}
-        return {**form, "to_world": place.scale(solid.radius),
-                "bsdf": {**bsdf, "specular_reflectance": color}}  # fmt: skip
+        return {
+            **form,
+            "to_world": place.scale(solid.radius),
+            "bsdf": {**bsdf, "specular_reflectance": color},
+        }
     bsdf = {"type": "roughplastic", "alpha": 0.4, "diffuse_reflectance": color}
     return {**form, "to_world": place.scale(solid.radius), "bsdf": bsdf}

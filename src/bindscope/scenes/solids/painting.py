@@ -51,9 +51,13 @@ def paint(
 
 
 def _put(
-    image: NDArray[np.uint8], light: NDArray[np.float64], face: Portrait,
-    tint: NDArray[np.float64], top: int, left: int,
-) -> NDArray[np.bool_]:  # fmt: skip
+    image: NDArray[np.uint8],
+    light: NDArray[np.float64],
+    face: Portrait,
+    tint: NDArray[np.float64],
+    top: int,
+    left: int,
+) -> NDArray[np.bool_]:
     """Put a solid where its portrait begins; return which pixels it covers, (H, W).
 
     `image` shows `light` and is changed with it; what is outside of the image is cut off.

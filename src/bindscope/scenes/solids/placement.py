@@ -101,10 +101,12 @@ class Composer:
             objects = tuple(
                 Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=cell)
                 for cell, (x, y), turn in zip(
-                    cells, map(rounded, by_cell), rounded(rng.uniform(0, 360, len(cells))),
+                    cells,
+                    map(rounded, by_cell),
+                    rounded(rng.uniform(0, 360, len(cells))),
                     strict=True,
                 )
-            )  # fmt: skip
+            )
             size = self.config.size_px
             scene = Scene(self.split, index, self.seed, size, camera, lights, objects)
             problem = self.accept(scene)

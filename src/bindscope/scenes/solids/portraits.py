@@ -50,9 +50,14 @@ class Portrait:
 
 @cache
 def portrait(
-    shape: str, material: Material, width: int, height: int, scale: float, margin: int,
+    shape: str,
+    material: Material,
+    width: int,
+    height: int,
+    scale: float,
+    margin: int,
     samples: int,
-) -> Portrait:  # fmt: skip
+) -> Portrait:
     """Draw a solid as large as its region allows, or `scale` times as large.
 
     It stands in the middle of its region in pixels and touches two of its sides; `margin` pixels
@@ -107,9 +112,11 @@ def _extent(shape: str) -> tuple[float, float, float, float]:
     rows, columns = np.nonzero(hit.reshape(len(line), len(line)))
     half = (line[1] - line[0]) / 2
     return (
-        float(line[columns.min()] - half), float(line[rows.min()] - half),
-        float(line[columns.max()] + half), float(line[rows.max()] + half),
-    )  # fmt: skip
+        float(line[columns.min()] - half),
+        float(line[rows.min()] - half),
+        float(line[columns.max()] + half),
+        float(line[rows.max()] + half),
+    )
 
 
 def _rays(rows: Floats, columns: Floats) -> tuple[Floats, Floats]:

@@ -140,6 +140,10 @@ def _arrays(
         masks[i], depth[i] = cast_labels.mask, cast_labels.depth
     texts = [scene.to_json() for scene in scenes]
     return {
-        "masks": masks, "boxes": boxes, "cells": cells, "depth": depth, "visible": visible,
+        "masks": masks,
+        "boxes": boxes,
+        "cells": cells,
+        "depth": depth,
+        "visible": visible,
         "descriptions": pack(texts, description_bytes(most)),
-    }  # fmt: skip
+    }

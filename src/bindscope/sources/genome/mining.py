@@ -91,13 +91,19 @@ class Miner:
             values.update({v for t in things for v in self._values(t, value_aliases)})
         del categories[""]
         chosen = words.commonest(
-            categories, rules.n_categories, rules.min_category_images, "categories",
+            categories,
+            rules.n_categories,
+            rules.min_category_images,
+            "categories",
             str(release.objects),
-        )  # fmt: skip
+        )
         common = words.commonest(
-            values, rules.n_values, rules.min_value_images, f"{rules.feature}s",
+            values,
+            rules.n_values,
+            rules.min_value_images,
+            f"{rules.feature}s",
             str(release.attributes),
-        )  # fmt: skip
+        )
         values_of_code = (*common, NO_VALUE[rules.feature])
         return Vocabulary(chosen, values_of_code, category_aliases, value_aliases)
 

@@ -62,9 +62,10 @@ class GenomeReader:
             log.info("left out: %d %s", number, reason)
         if not n_scenes:
             raise InputError(
-                self.path, f"makes no scene ({dict(self._miner.left_out)})",
+                self.path,
+                f"makes no scene ({dict(self._miner.left_out)})",
                 "check `coco_only`, `min_objects` and `max_objects` of the source",
-            )  # fmt: skip
+            )
 
 
 def find_release(folder: Path) -> Release:
@@ -78,9 +79,12 @@ def find_release(folder: Path) -> Release:
         return path if (path := folder / name).exists() else None
 
     return Release(
-        data("objects.json"), data("attributes.json"), data("image_data.json"),
-        aliases("object_alias.txt"), aliases("attribute_alias.txt"),
-    )  # fmt: skip
+        data("objects.json"),
+        data("attributes.json"),
+        data("image_data.json"),
+        aliases("object_alias.txt"),
+        aliases("attribute_alias.txt"),
+    )
 
 
 def find_images(folder: Path) -> tuple[str, ...]:
@@ -88,7 +92,8 @@ def find_images(folder: Path) -> tuple[str, ...]:
     archives = tuple(sorted(map(str, folder.glob("images*.zip"))))
     if not archives:
         raise InputError(
-            str(folder), "holds no images*.zip",
+            str(folder),
+            "holds no images*.zip",
             "add the archives of images to `source.downloads`, or give `path` and `images`",
-        )  # fmt: skip
+        )
     return archives

@@ -29,11 +29,36 @@ COLOR_WORDS: Synonyms = {
     "gray": ("grey", "silver"),
 }
 # Words that leave a color what it is.
-SHADES = frozenset({
-    "light", "dark", "bright", "pale", "deep", "medium", "dull", "faded", "vivid", "shiny", "solid",
-    "mostly", "partly", "colored", "blackish", "whitish", "reddish", "greenish", "yellowish",
-    "bluish", "brownish", "orangish", "pinkish", "purplish", "grayish", "greyish",
-})  # fmt: skip
+SHADES = frozenset(
+    {
+        "light",
+        "dark",
+        "bright",
+        "pale",
+        "deep",
+        "medium",
+        "dull",
+        "faded",
+        "vivid",
+        "shiny",
+        "solid",
+        "mostly",
+        "partly",
+        "colored",
+        "blackish",
+        "whitish",
+        "reddish",
+        "greenish",
+        "yellowish",
+        "bluish",
+        "brownish",
+        "orangish",
+        "pinkish",
+        "purplish",
+        "grayish",
+        "greyish",
+    }
+)
 # Irregular plurals and spellings of common objects, beside the release's own list of aliases.
 CATEGORY_WORDS: Synonyms = {
     "airplane": ("aeroplane", "plane"),
@@ -82,9 +107,10 @@ def read_aliases(path: Path, defaults: Aliases) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
-            str(path), f"cannot be read ({error})",
+            str(path),
+            f"cannot be read ({error})",
             "correct the path, or leave the list of aliases out",
-        ) from error  # fmt: skip
+        ) from error
     name_of_alias = dict(defaults)
     for line in lines:
         name, *others = (normalise(word) for word in line.split(","))
@@ -158,7 +184,8 @@ def commonest(
     chosen = tuple(word for word, count in ranked[:n] if count >= at_least)
     if len(chosen) < n:
         raise InputError(
-            where, f"only {len(chosen)} {what} occur in {at_least} images or more, not {n}",
+            where,
+            f"only {len(chosen)} {what} occur in {at_least} images or more, not {n}",
             "ask for fewer, or lower the smallest number of images",
-        )  # fmt: skip
+        )
     return chosen

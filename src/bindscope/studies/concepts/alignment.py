@@ -88,8 +88,9 @@ def align(first: Floats, second: Floats, fitted: Integers, held_out: Integers) -
         maps["identity"] = [np.eye(a.shape[1])]
     n, skipped = len(test), len(fitted) + len(held_out) - len(fit) - len(test)
     candidates = unit(b[np.concatenate([test, fit])])
-    similar = {name: [unit(a[test] @ by) @ candidates.T for by in all_]
-               for name, all_ in maps.items()}  # fmt: skip
+    similar = {
+        name: [unit(a[test] @ by) @ candidates.T for by in all_] for name, all_ in maps.items()
+    }
     i = np.arange(n)
     cosines = {name: np.mean([s[i, i] for s in some], axis=0) for name, some in similar.items()}
     gain = mean_interval(cosines["orthogonal"] - cosines["permuted"], possible=(-2.0, 2.0))
@@ -97,11 +98,15 @@ def align(first: Floats, second: Floats, fitted: Integers, held_out: Integers) -
         cosine = mean_interval(cosines[name], possible=(-1.0, 1.0))
         against = _interval("gain", gain) if name == "orthogonal" else {}
         rows = (
-            {**scalar("cosine", cosine.value, n, skipped), **_interval("value", cosine), **against,
-             "n_resampled": n},
+            {
+                **scalar("cosine", cosine.value, n, skipped),
+                **_interval("value", cosine),
+                **against,
+                "n_resampled": n,
+            },
             scalar("retrieval_held_out", _hit_rate([s[:, :n] for s in some]), n, skipped, 1 / n),
             scalar("retrieval_of_all", _hit_rate(some), n, skipped, 1 / len(candidates)),
-        )  # fmt: skip
+        )
         yield from ({"variant": name, **row} for row in rows)
 
 

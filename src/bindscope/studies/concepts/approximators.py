@@ -348,11 +348,16 @@ def _fit_trees(approximator: Approximator, z: Floats, scenes: Scenes, split: Obj
     )
     if approximator.kind == "booster":
         leaf = min(20, max(1, len(train) // 10))
-        model = MultiOutputRegressor(HistGradientBoostingRegressor(
-            max_iter=approximator.rounds, max_depth=6, min_samples_leaf=leaf,
-            random_state=split.seed, categorical_features=list(range(values.shape[1])),
-            early_stopping=False,
-        ))  # fmt: skip
+        model = MultiOutputRegressor(
+            HistGradientBoostingRegressor(
+                max_iter=approximator.rounds,
+                max_depth=6,
+                min_samples_leaf=leaf,
+                random_state=split.seed,
+                categorical_features=list(range(values.shape[1])),
+                early_stopping=False,
+            )
+        )
     model.fit(values[split.train], axes.transform(train))
     return Fitted(axes.inverse_transform(model.predict(values)).astype(np.float32))
 
@@ -392,12 +397,15 @@ def approximator_rows(
                     hits = hits_of(embedded.readout, part, there)
                     of_subset.append(_Score(there, r_squared(z[index], part), hits))
         about = {
-            "kind": options["kind"], "coverage": coverage, "n_splits": len(splits),
+            "kind": options["kind"],
+            "coverage": coverage,
+            "n_splits": len(splits),
             "fitted_share": len(splits[0].fitted_objects) / len(scenes.present),
-            "n_train": min(len(split.train) for split in splits), "n_parameters": fit.parameters,
+            "n_train": min(len(split.train) for split in splits),
+            "n_parameters": fit.parameters,
             "n_absent_values": max(split.absent_values for split in splits),
             **embedded.about(*([] if all(ended) else ["not_converged"])),
-        }  # fmt: skip
+        }
         for subset, of_subset in scores.items():
             for row in _scored(embedded, of_subset):
                 yield {**row, **about, "split": subset}

@@ -94,8 +94,14 @@ def _geometry(table: pd.DataFrame) -> Iterator[Effect]:
 
 
 def _edits(table: pd.DataFrame) -> Iterator[Effect]:
-    rows = rows_with(table, analysis_kind="editing", variant=ESTIMATOR, measure="object",
-                     stratum="none", strength=1.0)  # fmt: skip
+    rows = rows_with(
+        table,
+        analysis_kind="editing",
+        variant=ESTIMATOR,
+        measure="object",
+        stratum="none",
+        strength=1.0,
+    )
     for row in rows.to_dict("records"):
         yield _gain(EDITS, row, f"{place(row)}, values of type {row['concept_type']} exchanged")
 

@@ -102,9 +102,9 @@ class DualEncoders(Model):
     name: Slug = Field(description="Name in paths, tables and figures.")
     encoder: Encoder = Field(description="Kind of encoder, of scenes and of queries.")
     spaces: tuple[Sizes, ...] = Field(
-        min_length=1, description="Numbers of values of each concept type; objects are all "
-        "combinations.",
-    )  # fmt: skip
+        min_length=1,
+        description="Numbers of values of each concept type; objects are all combinations.",
+    )
     query_pools: tuple[QueryPool, ...] = Field(
         ("train_only",),
         min_length=1,
@@ -147,9 +147,11 @@ class PlantedEncoder(Model):
     )
     dim: PositiveInt = Field(64, description="Dimensions.")
     slot_effect: float = Field(
-        1.0, ge=0, description="Standard deviation of what a slot adds to the vectors; at 0 "
-        "the order of objects leaves no trace."
-    )  # fmt: skip
+        1.0,
+        ge=0,
+        description="Standard deviation of what a slot adds to the vectors; at 0 "
+        "the order of objects leaves no trace.",
+    )
 
 
 Kind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
@@ -166,9 +168,10 @@ class Approximator(Model):
         (256,), min_length=1, description="Hidden layers of `mlp`."
     )
     rank: NonNegativeInt = Field(
-        0, description="Dimensions of products before a linear map; 0: products in the embedding's "
-        "own dimensions."
-    )  # fmt: skip
+        0,
+        description="Dimensions of products before a linear map; 0: products in the embedding's "
+        "own dimensions.",
+    )
     steps: PositiveInt = Field(1000, description="Of `mlp`, and of products with a map.")
     starts: PositiveInt = Field(8, description="Of products without a map.")
     components: PositiveInt = Field(64, description="Principal components that trees predict.")
@@ -186,9 +189,11 @@ class Complexity(Model):
 
     approximators: tuple[ApproximatorOptions, ...] = Field(min_length=1, description="Which.")
     coverages: tuple[Coverage, ...] = Field(
-        (0.5,), min_length=1, description="Shares of objects in training; a tenth of them choose "
+        (0.5,),
+        min_length=1,
+        description="Shares of objects in training; a tenth of them choose "
         "among states of a fit, and it is not fitted on them.",
-    )  # fmt: skip
+    )
     seeds: tuple[NonNegativeInt, ...] = Field(
         (0, 1, 2), min_length=1, description="Of objects and of fits."
     )

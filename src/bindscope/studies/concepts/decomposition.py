@@ -43,10 +43,12 @@ def nearest(queries: Floats, bank: Floats) -> Integers:
     """
     directions, rows = unit(bank).T, unit(queries)
     step = max(1, SIMILARITIES_AT_ONCE // len(bank))
-    return np.concatenate([
-        first_greatest(rows[start : start + step] @ directions)
-        for start in range(0, max(len(rows), 1), step)
-    ])  # fmt: skip
+    return np.concatenate(
+        [
+            first_greatest(rows[start : start + step] @ directions)
+            for start in range(0, max(len(rows), 1), step)
+        ]
+    )
 
 
 def first_greatest(similarities: Doubles) -> Integers:
@@ -122,8 +124,15 @@ def picture(z: Floats, scenes: Scenes) -> dict[str, Any]:
     ]
     directions = unit(np.stack([np.asarray(vector) for *_, vector in points]))
     apart = np.clip(1 - directions @ directions.T, 0, None) * (1 - np.eye(len(points)))
-    model = MDS(3, metric="precomputed", n_init=4, max_iter=300, random_state=0, init="random",
-                normalized_stress=True)  # fmt: skip
+    model = MDS(
+        3,
+        metric="precomputed",
+        n_init=4,
+        max_iter=300,
+        random_state=0,
+        init="random",
+        normalized_stress=True,
+    )
     places = model.fit_transform((apart + apart.T) / 2).tolist()
     kinds = [{"kind": kind, "objects": names} for kind, names, _ in points]
     rows = [{**kind, "place": place} for kind, place in zip(kinds, places, strict=True)]

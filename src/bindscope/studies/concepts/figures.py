@@ -69,9 +69,17 @@ def concept_coverage(table: pd.DataFrame) -> Figure:
     grid = crossed(pools, targets, (0.9, 2.5), sharex=True, sharey=True)
     panel, x = ("query_pool", "measure"), "coverage"
     facets(
-        means, look, grid, panel, x=x, y="accuracy", band=0.15, xlim=(0, 1), ylim=_SHARES,
+        means,
+        look,
+        grid,
+        panel,
+        x=x,
+        y="accuracy",
+        band=0.15,
+        xlim=(0, 1),
+        ylim=_SHARES,
         title=lambda key: f"{key[1]}s of held-out pairs\n{POOLS[key[0]]}",
-    )  # fmt: skip
+    )
     dots = colored(look, marker="o", linestyle="none", markersize=2, alpha=0.6)
     facets(runs, dots, grid, panel, x=x, y="accuracy")
     facets(means, colored(look, **_FLOOR), grid, panel, x=x, y="floor")
@@ -126,9 +134,11 @@ SUMS = {
     "object": "objects decoded\nfrom the sum",
 }
 _ESTIMATORS = {
-    "avg": "mean, any slot", "avg_pos": "mean, by slot", "ols": "least squares, by slot",
+    "avg": "mean, any slot",
+    "avg_pos": "mean, by slot",
+    "ols": "least squares, by slot",
     "single": "single object",
-}  # fmt: skip
+}
 _BAG_MARK: dict[str, Any] = {"marker": "|", "color": GREY, "markersize": 11, "linestyle": "none"}
 
 
@@ -229,8 +239,9 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
     planted = table.loc[table["kind"].eq("product"), "embedding"]
     mark = rows["embedding"].isin(planted).map({True: PLANTED, False: ""})
     rows = rows.assign(name=rows["embedding"] + mark + "\n" + rows["dataset"])
-    rows = rows.sort_values("name", key=lambda names: names.str.contains(PLANTED, regex=False),
-                            kind="stable")  # fmt: skip
+    rows = rows.sort_values(
+        "name", key=lambda names: names.str.contains(PLANTED, regex=False), kind="stable"
+    )
     grid, look = _approximators(
         rows, tuple(APPROXIMATED), "trained_coverage", lambda key: APPROXIMATED[key[1]]
     )
@@ -251,8 +262,18 @@ def _approximators(
     grid = crossed(names, whats, (0.9, 1.6), sharex=True, sharey="r2" not in whats)
     floors = rows.groupby(["name", "what", x])["floor"].mean().dropna().rename("value")
     rows = pd.concat([rows, floors.reset_index().assign(variant=_BAG)])
-    facets(rows, look, grid, ("name", "what"), x=x, by="variant", band=0.15, xlim=(0, 1),
-           ylim=_SHARES, title=title)  # fmt: skip
+    facets(
+        rows,
+        look,
+        grid,
+        ("name", "what"),
+        x=x,
+        by="variant",
+        band=0.15,
+        xlim=(0, 1),
+        ylim=_SHARES,
+        title=title,
+    )
     return grid, look
 
 
@@ -263,8 +284,12 @@ MARKS: dict[str, dict[str, Any]] = {
     "sum": {"marker": "x", "color": "k", "markersize": 5},
 }
 _POINTS = {"value": ("A1", "A2", "B1", "B2"), "object": ("A1B1", "A1B2", "A2B1", "A2B2")}
-_WORDS = {"value": "a value", "object": "an object", "scene": "a scene of two objects",
-          "sum": "sum of its objects' vectors"}  # fmt: skip
+_WORDS = {
+    "value": "a value",
+    "object": "an object",
+    "scene": "a scene of two objects",
+    "sum": "sum of its objects' vectors",
+}
 _PICTURES = 9
 
 

@@ -71,24 +71,38 @@ _COVERAGES = (
     Column("space", "space", "label", "numbers of values of the concept types"),
     Column("queries", "query_pool", "label", "objects that are queries in training"),
     _share("coverage", "coverage", "share of objects in training"),
-    _share("held out", "accuracy", "pairs of objects that were in no training scene, among all "
-           "objects; mean over seeds with its t interval", ".1%", interval=True),
+    _share(
+        "held out",
+        "accuracy",
+        "pairs of objects that were in no training scene, among all "
+        "objects; mean over seeds with its t interval",
+        ".1%",
+        interval=True,
+    ),
     _share("bag of concepts", "floor", "what counting concepts would get right", ".1%"),
     _share("chance", "chance", "of a random ranking", ".1e"),
     _share("training pairs", "trained", "pairs of training objects, among training objects", ".1%"),
     Column("seeds", "n", "number", "", "d"),
     Column("flags", "flags"),
-)  # fmt: skip
+)
 _CORRELATED = (
     Column("measure", "words", "label"),
-    Column("among", "stratum", "label", "all models; what is left of them without coverage and "
-           "kind; of one coverage, or one kind"),
-    _share("rank correlation", "correlation", "with recognition of held-out pairs; its interval is "
-           "over models", interval=True),
+    Column(
+        "among",
+        "stratum",
+        "label",
+        "all models; what is left of them without coverage and kind; of one coverage, or one kind",
+    ),
+    _share(
+        "rank correlation",
+        "correlation",
+        "with recognition of held-out pairs; its interval is over models",
+        interval=True,
+    ),
     _share("Pearson", "pearson", ""),
     Column("models", "n_models", "number", "", "d"),
     Column("groups", "n_groups", "number", "that differ in more than a seed", "d"),
-)  # fmt: skip
+)
 _EMBEDDING_COLUMNS = tuple(
     Column(name, name, "label") for name in ("embedding", "vectors", "dataset")
 )
@@ -105,15 +119,18 @@ _EDITED = (
 )
 _NUMBERS = (
     _share("R2", "r2", "of scenes that vectors were not estimated from"),
-    _share("explained", "explained", "R2 of the part; negative for the controls, which are not "
-           "the scene's own"),
+    _share(
+        "explained",
+        "explained",
+        "R2 of the part; negative for the controls, which are not the scene's own",
+    ),
     _share("scene retrieved", "retrieval_strict", "greatest cosine is with the scene"),
     _share("in any order", "retrieval_unordered", "or with the one of the same objects"),
     _share("values", "concept", "recognized, a mean over types; of edits all at once"),
     _share("objects", "object", "both objects of a pair are recognized"),
     _share("bag of concepts", "floor", "what counting values gets right of objects"),
     _share("best guess", "guess", "the most that values alone can get right of objects"),
-)  # fmt: skip
+)
 _MAPS = (
     *_EMBEDDING_COLUMNS,
     Column("map", "variant", "label", "none (identity), or fitted to exchanged vectors (permuted)"),
@@ -160,9 +177,14 @@ def _correlations(models: pd.DataFrame) -> list[Section]:
         return []
     table = page_table("Correlations over models", _CORRELATED, rows)
     return [
-        Section("models", "Correlates of recognition", paragraphs=(_CORRELATIONS,),
-                figures=("concept_models",), tables=(table,))
-    ]  # fmt: skip
+        Section(
+            "models",
+            "Correlates of recognition",
+            paragraphs=(_CORRELATIONS,),
+            figures=("concept_models",),
+            tables=(table,),
+        )
+    ]
 
 
 def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
@@ -260,12 +282,15 @@ def _geometry(kinds: Mapping[str, pd.DataFrame]) -> Section:
         paragraphs=(_MADE_OF_LABELS,),
         figures=("concept_geometry", "concept_picture"),
         tables=(
-            _recognized("Sums over objects and over values", kinds["decomposition"],
-                        (_OBJECT_VECTORS, _LEVEL)),
+            _recognized(
+                "Sums over objects and over values",
+                kinds["decomposition"],
+                (_OBJECT_VECTORS, _LEVEL),
+            ),
             _recognized("Parts subtracted", kinds["removal"], (_SUBTRACTED,), folded=True),
             *_modalities(kinds),
         ),
-    )  # fmt: skip
+    )
 
 
 def _modalities(kinds: Mapping[str, pd.DataFrame]) -> Iterator[PageTable]:
@@ -279,8 +304,11 @@ def _modalities(kinds: Mapping[str, pd.DataFrame]) -> Iterator[PageTable]:
             columns={"value": "cosine", "value_low": "cosine_low", "value_high": "cosine_high"}
         )
         more = maps.pivot(index=names, columns="measure", values="value").reset_index()
-        yield page_table("One orthogonal map from images to captions", _MAPS,
-                         cosines.merge(more.drop(columns="cosine"), on=names))  # fmt: skip
+        yield page_table(
+            "One orthogonal map from images to captions",
+            _MAPS,
+            cosines.merge(more.drop(columns="cosine"), on=names),
+        )
 
 
 def _edits(table: pd.DataFrame) -> Section:

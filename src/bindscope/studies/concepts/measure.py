@@ -137,9 +137,10 @@ def _inputs(
     text_queries, captions = _texts(texts, scenes)
     if captions is None and "alignment" in [name for name, _ in analyses]:
         raise InputError(
-            WHERE, "`alignment` compares two modalities, and there is one",
+            WHERE,
+            "`alignment` compares two modalities, and there is one",
             'give `texts` with "scenes", or leave it out of `analyses`',
-        )  # fmt: skip
+        )
     return {
         "recognition": {"queries": text_queries},
         "alignment": {"other_modality": captions},
@@ -172,14 +173,16 @@ def _analysis(entry: str | Mapping[str, Any], scenes: _ArrayScenes) -> tuple[str
     name = str(options.pop("analysis", ""))
     if name not in OPTIONS:
         raise InputError(
-            WHERE, f"there is no analysis {name!r}{instead(name, [*OPTIONS])}",
+            WHERE,
+            f"there is no analysis {name!r}{instead(name, [*OPTIONS])}",
             f"choose among {', '.join(OPTIONS)}",
-        )  # fmt: skip
+        )
     if unknown := sorted(set(options) - set(OPTIONS[name])):
         raise InputError(
-            WHERE, f"`{name}` has no option {unknown[0]!r}",
+            WHERE,
+            f"`{name}` has no option {unknown[0]!r}",
             f"its options: {', '.join(OPTIONS[name]) or 'none'}",
-        )  # fmt: skip
+        )
     options = {**OPTIONS[name], **options}
     if options.get("estimators", ()) is None:
         options["estimators"] = (*ESTIMATORS, *(("single",) if len(scenes.single) else ()))
@@ -220,9 +223,14 @@ class _ArrayScenes:
         """Return the embedding of these scenes, of the arrays' (N, d)."""
         single = SingleScenes(z[self.single], self.objects, self.positions)
         return Embedded(
-            z[self.full], self.scenes, None, single if len(self.single) else None,
-            split_by, device, parts,
-        )  # fmt: skip
+            z[self.full],
+            self.scenes,
+            None,
+            single if len(self.single) else None,
+            split_by,
+            device,
+            parts,
+        )
 
 
 def _read_scenes(values: Any, n: int, names: Any) -> _ArrayScenes:
@@ -232,9 +240,10 @@ def _read_scenes(values: Any, n: int, names: Any) -> _ArrayScenes:
         table = read_objects(values, n, WHERE, "values", scenes=names)
     elif names is not None:
         raise InputError(
-            WHERE, "`scenes` names the scenes of a table, and `values` is an array",
+            WHERE,
+            "`scenes` names the scenes of a table, and `values` is an array",
             "leave it out: the array is in the order of `embeddings`",
-        )  # fmt: skip
+        )
     slots, sizes = _slots(table, n) if table else _slots_of_array(values, n)
     n_slots, number = slots.shape[1], (slots >= 0).sum(axis=1)
     if n_slots < 2:
@@ -247,9 +256,10 @@ def _read_scenes(values: Any, n: int, names: Any) -> _ArrayScenes:
     scenes = Scenes(slots[full], sizes)
     if (n_sets := len(np.unique(scenes.unordered))) < FEWEST_SETS:
         raise InputError(
-            WHERE, f"scenes of {n_slots} objects hold {n_sets} different sets of objects",
+            WHERE,
+            f"scenes of {n_slots} objects hold {n_sets} different sets of objects",
             f"give scenes of at least {FEWEST_SETS} sets, better hundreds",
-        )  # fmt: skip
+        )
     position = (slots[single] >= 0).argmax(axis=1)
     objects = slots[single, position]
     if table and table.slot is None:
@@ -264,18 +274,21 @@ def _slots(table: ObjectTable, n: int) -> tuple[Integers, tuple[int, ...]]:
         changes = np.flatnonzero(np.diff(table.scene)) + 1
         if len(changes) + 1 > len(np.unique(table.scene)):
             raise InputError(
-                WHERE, "rows of one scene do not follow each other in `values`: they do not say "
-                "which object is in which slot", "sort the rows, or add a column `slot`",
-            )  # fmt: skip
+                WHERE,
+                "rows of one scene do not follow each other in `values`: they do not say "
+                "which object is in which slot",
+                "sort the rows, or add a column `slot`",
+            )
         order = np.argsort(table.scene, kind="stable")
         ordered = table.scene[order]
         slot = np.empty(len(order), np.int64)
         slot[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
     if slot.min() < 0 or len(np.unique(np.stack([table.scene, slot]), axis=1).T) < len(slot):
         raise InputError(
-            WHERE, "two objects of a scene have the same slot, or a slot is negative",
+            WHERE,
+            "two objects of a scene have the same slot, or a slot is negative",
             "number the slots of each scene from 0, or leave the column `slot` out",
-        )  # fmt: skip
+        )
     slots = np.full((n, slot.max() + 1), -1, np.int64)
     slots[table.scene, slot] = ids_of(table.codes, table.sizes)
     return slots, table.sizes
@@ -285,16 +298,18 @@ def _slots_of_array(values: Any, n: int) -> tuple[Integers, tuple[int, ...]]:
     array = to_array(values, WHERE, "values")
     if array.ndim != 3 or len(array) != n or array.dtype.kind not in "iu":
         raise InputError(
-            WHERE, f"`values` is {array.shape} of {array.dtype}, and there are {n} scenes",
+            WHERE,
+            f"`values` is {array.shape} of {array.dtype}, and there are {n} scenes",
             "give a DataFrame with a row per object, or integers (N, slots, kinds)",
-        )  # fmt: skip
+        )
     codes = array.astype(np.int64)
     sizes = tuple(int(top) + 1 for top in codes.max(axis=(0, 1)))
     if min(sizes) < 2:
         raise InputError(
-            WHERE, f"all objects have the same value of kind {sizes.index(min(sizes))}",
+            WHERE,
+            f"all objects have the same value of kind {sizes.index(min(sizes))}",
             "leave this kind out: there is nothing to distinguish",
-        )  # fmt: skip
+        )
     empty = (codes < 0).any(axis=2)
     return np.where(empty, -1, ids_of(codes.clip(0), sizes)), sizes
 
@@ -312,9 +327,10 @@ def _parts(split: Any, scenes: _ArrayScenes, seed: int) -> tuple[Parts, SplitBy]
         return split_scenes(scenes.scenes, by, seed), by
     if np.shape(split) != (scenes.n,):
         raise InputError(
-            WHERE, f"`split` is {np.shape(split)}, and there are {scenes.n} scenes",
+            WHERE,
+            f"`split` is {np.shape(split)}, and there are {scenes.n} scenes",
             f"give a word per scene: {', '.join(_PARTS)}",
-        )  # fmt: skip
+        )
     rows = read_split(np.asarray(split)[scenes.full], len(scenes.full), _PARTS, WHERE)
     sets = [set(scenes.scenes.unordered[index].tolist()) for index in rows.values()]
     shared = len(set().union(*sets)) < sum(map(len, sets))
@@ -368,9 +384,10 @@ def _texts(
         captions = to_array(texts["scenes"], WHERE, "texts['scenes']")
         if captions.ndim != 2 or len(captions) != scenes.n:
             raise InputError(
-                WHERE, f"texts['scenes'] is {captions.shape}, and there are {scenes.n} scenes",
+                WHERE,
+                f"texts['scenes'] is {captions.shape}, and there are {scenes.n} scenes",
                 "give a caption's embedding (N, d) for each scene",
-            )  # fmt: skip
+            )
         captions = captions[scenes.full]
         refuse_unless_finite(captions, WHERE, "texts['scenes']", scenes.full)
     if ("objects" in texts) != ("values" in texts):
@@ -384,10 +401,11 @@ def _texts(
     values = [to_array(array, WHERE, "texts['values']") for array in per_kind]
     if len(objects) != full.n_objects or tuple(map(len, values)) != full.sizes:
         raise InputError(
-            WHERE, f"`texts` has {len(objects)} objects and {[*map(len, values)]} values; there "
+            WHERE,
+            f"`texts` has {len(objects)} objects and {[*map(len, values)]} values; there "
             f"are {full.n_objects} combinations of {[*full.sizes]} values",
             "give a row per combination, the last kind varying fastest, and a row per value",
-        )  # fmt: skip
+        )
     known = full.present[np.isfinite(objects[full.present]).all(axis=1)]
     return {"captions": queries(values, objects[known], known)}, captions
 
@@ -399,7 +417,8 @@ def _by_kind(arrays: Any, kinds: Sequence[str]) -> list[Any]:
     if sorted(map(str, arrays)) != sorted(kinds):
         has = ", ".join(kinds) if kinds else "no names of kinds, for it is an array"
         raise InputError(
-            WHERE, f"texts['values'] has {', '.join(map(str, arrays))}, and `values` has {has}",
+            WHERE,
+            f"texts['values'] has {', '.join(map(str, arrays))}, and `values` has {has}",
             "give an array for each kind, by the name of its column, or a list in their order",
-        )  # fmt: skip
+        )
     return [arrays[kind] for kind in kinds]

@@ -38,8 +38,9 @@ Make = Callable[[Scenes, int], Doubles]
 def effects(embedded: Embedded, rows: Iterable[Row]) -> list[Effect]:
     """Return what rows measure of the claims, in the table that a run has."""
     about = {**NAMES, **embedded.about()}
-    return claims.effects({"concepts": frame_of([{**about, **row} for row in rows],
-                                                CONCEPTS_SCHEMA)})  # fmt: skip
+    return claims.effects(
+        {"concepts": frame_of([{**about, **row} for row in rows], CONCEPTS_SCHEMA)}
+    )
 
 
 def pictures(of_each: int, sizes: tuple[int, ...] = SIZES) -> Scenes:
@@ -168,10 +169,13 @@ def predicted(make: Make, scenes: Scenes, splits: int, seed: int) -> list[Effect
         {"analysis_kind": "approximators", "variant": kind, **row}
         for kind in ("additive", "per_object")
         for row in approximator_rows(
-            embedded, {"kind": kind, "starts": 1}, [0.6], range(seed, seed + splits),
+            embedded,
+            {"kind": kind, "starts": 1},
+            [0.6],
+            range(seed, seed + splits),
             validation_share=0.0,
         )
-    )  # fmt: skip
+    )
     return effects(embedded, rows)
 
 
@@ -212,9 +216,11 @@ def _cases_across() -> Iterator[Case]:
         "captions, noise": ({"of": partial(by_group, groups="scene")}, (), (queried,)),
         "unrelated captions": ({"of": arbitrary, "unrelated": True}, (), (queried, mapped)),
         "unrelated captions, images far from 0": (
-            {"of": arbitrary, "unrelated": True, "shift": 100}, (), (queried, mapped),
+            {"of": arbitrary, "unrelated": True, "shift": 100},
+            (),
+            (queried, mapped),
         ),
-    }  # fmt: skip
+    }
     for name, (how, genuine, impostor) in some.items():
         yield Case(name, partial(across, partial(both, **how)), genuine, impostor)
 
@@ -278,5 +284,8 @@ def _cases_of_correlations() -> Iterator[Case]:
 
 
 CASES = (
-    *_cases_of_embeddings(), *_cases_across(), *_cases_of_rules(), *_cases_of_correlations(),
-)  # fmt: skip
+    *_cases_of_embeddings(),
+    *_cases_across(),
+    *_cases_of_rules(),
+    *_cases_of_correlations(),
+)

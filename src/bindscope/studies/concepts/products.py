@@ -101,11 +101,17 @@ def _add_dual(graph: Graph, entry: Analysis, trained: Product) -> None:
     """Add the approximators of all runs of one job of dual encoders."""
     name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
     content = {
-        "sizes": trained.content["sizes"], "split_by": entry.split_by, **_computed(entry),
+        "sizes": trained.content["sizes"],
+        "split_by": entry.split_by,
+        **_computed(entry),
         "dual": {"encoder": trained.content["encoder"], "objects": entry.dual_objects},
-    }  # fmt: skip
-    names = {"analysis": entry.name, "dataset": space, "embedding": f"{name}-{pool}",
-             "vectors": "dual"}  # fmt: skip
+    }
+    names = {
+        "analysis": entry.name,
+        "dataset": space,
+        "embedding": f"{name}-{pool}",
+        "vectors": "dual",
+    }
     _add_complexity(graph, entry, names, content, {"weights": trained}, (DUAL_RUNS,))
 
 

@@ -278,11 +278,13 @@ class Embedded:
     def about(self, *more: str) -> Row:
         """Return the columns that all rows of the embedding share, with `more` flags."""
         return {
-            "split_by": self.split_by, "dim": self.z.shape[1],
-            "n_objects": len(self.scenes.present), "n_slots": self.scenes.n_slots,
+            "split_by": self.split_by,
+            "dim": self.z.shape[1],
+            "n_objects": len(self.scenes.present),
+            "n_slots": self.scenes.n_slots,
             "n_missing_scenes": self.completeness.missing,
             "flags": ";".join(sorted([*self.flags, *more])),
-        }  # fmt: skip
+        }
 
 
 def recognition_rows(embedded: Embedded, queries: Mapping[str, Readout]) -> Iterator[Row]:

@@ -45,8 +45,11 @@ def quotable(table: pd.DataFrame) -> pd.DataFrame:
     Edits have strength 1, vectors are of objects and by least squares, scenes are held out.
     """
     rows = rows_with(table, measure="object", stratum="none")
-    layers = [rows_with(rows, layer=name) for name in table["layer"].unique()] if (
-        "layer" in table) else [rows]  # fmt: skip
+    layers = (
+        [rows_with(rows, layer=name) for name in table["layer"].unique()]
+        if ("layer" in table)
+        else [rows]
+    )
     return pd.concat(
         rows_with(layer, analysis_kind=kind, **values)
         for layer in layers
@@ -66,9 +69,14 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
     names = "layer " + table["layer"] if "layer" in table else pd.Series("embeddings", table.index)
-    about: dict[str, Any] = {"analysis": _ARRAYS, "dataset": _ARRAYS, "embedding": names,
-                             "vectors": "planted", "trained_coverage": np.nan,
-                             "trained_seed": np.nan}  # fmt: skip
+    about: dict[str, Any] = {
+        "analysis": _ARRAYS,
+        "dataset": _ARRAYS,
+        "embedding": names,
+        "vectors": "planted",
+        "trained_coverage": np.nan,
+        "trained_seed": np.nan,
+    }
     return [
         replace(effect, where=effect.where.replace(f" on {_ARRAYS}", ""))
         for effect in effects({"concepts": table.assign(**about)})
@@ -148,8 +156,9 @@ def draw(table: pd.DataFrame) -> Figure:
     grid.left[0].set_ylim(len(titles) - 0.5, -0.5)
     grid.label("fraction of pairs recognized")
     looks = {"recognized": {"color": BLUE, "marker": "o", "linestyle": "none"}}
-    return grid.legend(looks, handle("best guess from values", color=GREY, marker="|",
-                                     linestyle="none"))  # fmt: skip
+    return grid.legend(
+        looks, handle("best guess from values", color=GREY, marker="|", linestyle="none")
+    )
 
 
 VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)

@@ -190,10 +190,16 @@ def _accuracy(values: Sequence[Doubles], ends: Doubles, n_objects: int) -> Row:
         share = np.array(wilson_interval(value * n_objects, n_objects))
         gain = share - guess
     numbers = {
-        "value": value, "value_low": share[0], "value_high": share[1], "chance": by_chance,
-        "bag_of_concepts_floor": floor, "bag_of_concepts_guess": guess,
-        "gain": value - guess, "gain_low": gain[0], "gain_high": gain[1],
-    }  # fmt: skip
+        "value": value,
+        "value_low": share[0],
+        "value_high": share[1],
+        "chance": by_chance,
+        "bag_of_concepts_floor": floor,
+        "bag_of_concepts_guess": guess,
+        "gain": value - guess,
+        "gain_low": gain[0],
+        "gain_high": gain[1],
+    }
     row = {name: number(x) for name, x in numbers.items()}
     return {**row, "n_resampled": n_objects, "n_scenes": n}
 
@@ -220,6 +226,10 @@ def scalar(
 ) -> Row:
     """Return a row of a number without strata, floors or interval."""
     return {
-        "measure": measure, "stratum": "all", "value": number(value), "chance": chance,
-        "n_scenes": n_scenes, "n_skipped": n_skipped,
-    }  # fmt: skip
+        "measure": measure,
+        "stratum": "all",
+        "value": number(value),
+        "chance": chance,
+        "n_scenes": n_scenes,
+        "n_skipped": n_skipped,
+    }

@@ -44,9 +44,13 @@ FEWEST = 3  # groups of a stratum
 WITHIN = "of one kind and coverage"
 # Columns of a run, as figures and correlations call them.
 _RUN = {
-    "analysis": "encoder", "dataset": "space", "trained_coverage": "coverage",
-    "trained_seed": "seed", "value": "accuracy", "bag_of_concepts_floor": "floor",
-}  # fmt: skip
+    "analysis": "encoder",
+    "dataset": "space",
+    "trained_coverage": "coverage",
+    "trained_seed": "seed",
+    "value": "accuracy",
+    "bag_of_concepts_floor": "floor",
+}
 
 
 def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
@@ -56,8 +60,14 @@ def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
     `coverage` and `seed`, and `accuracy`, `floor` and `chance`. Encoders whose products are planted
     are called that, and come last.
     """
-    usual = {"analysis_kind": "generalization", "measure": "object", "split": "test",
-             "n_slots": 2, "stratum": "all", "variant": "full"}  # fmt: skip
+    usual = {
+        "analysis_kind": "generalization",
+        "measure": "object",
+        "split": "test",
+        "n_slots": 2,
+        "stratum": "all",
+        "variant": "full",
+    }
     rows = rows_with(table, **{**usual, **conditions}).drop(columns="coverage").rename(columns=_RUN)
     pools = [
         name.removeprefix(f"{encoder}-")
@@ -82,12 +92,23 @@ def encoder_models(table: pd.DataFrame) -> pd.DataFrame:
     runs = runs.rename(columns={"accuracy": OUTCOME}).merge(
         concepts.rename(columns={"accuracy": "held_out_concept_accuracy"}), on=run
     )
-    rules = rows_with(table, analysis_kind="approximators", vectors="dual", measure="object",
-                      stratum="all", split="test")  # fmt: skip
+    rules = rows_with(
+        table,
+        analysis_kind="approximators",
+        vectors="dual",
+        measure="object",
+        stratum="all",
+        split="test",
+    )
     largest = rules.groupby(["analysis", "variant"])["coverage"].transform("max")
     rules = rules[rules["value"].notna() & rules["coverage"].eq(largest)]
-    names = {"dataset": "space", "trained_coverage": "coverage", "trained_seed": "seed",
-             "variant": "approximator", "value": "rule_accuracy"}  # fmt: skip
+    names = {
+        "dataset": "space",
+        "trained_coverage": "coverage",
+        "trained_seed": "seed",
+        "variant": "approximator",
+        "value": "rule_accuracy",
+    }
     rules = rules[["analysis", "embedding", *names]].rename(columns=names)
     return runs.merge(rules, on=["embedding", "space", "coverage", "seed"], validate="1:m")
 
@@ -165,8 +186,15 @@ def correlated(models: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
         constant = (np.ptp(means, axis=0) == 0).any()
         pearson = np.nan if constant else float(np.corrcoef(means.T)[0, 1])
         rows.append((stratum, value, low, high, pearson, len(part), len(groups)))
-    columns = ["stratum", "correlation", "correlation_low", "correlation_high", "pearson",
-               "n_models", "n_groups"]  # fmt: skip
+    columns = [
+        "stratum",
+        "correlation",
+        "correlation_low",
+        "correlation_high",
+        "pearson",
+        "n_models",
+        "n_groups",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -219,8 +247,9 @@ def approximated(
     the approximators' largest coverage: `value` and `gain` have t intervals over runs where there
     are several; where there is one, those of the run, over objects. `n` says how many.
     """
-    rows = rows_with(table, analysis_kind="approximators", measure=measure, stratum=stratum,
-                     split="test")  # fmt: skip
+    rows = rows_with(
+        table, analysis_kind="approximators", measure=measure, stratum=stratum, split="test"
+    )
     rows = rows[(rows["n_scenes"] > 0) & ((rows["vectors"] == "dual") == dual)]
     rows = rows.rename(columns={"bag_of_concepts_floor": "floor"})
     if not dual:

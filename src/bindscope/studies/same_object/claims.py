@@ -97,7 +97,8 @@ _EDIT_CLAIMS = (
             "distance and the similarity of tokens predict.",
             unit="r",
         ),
-        "none", CORRELATIONS["beyond_rivals"],
+        "none",
+        CORRELATIONS["beyond_rivals"],
     ),
     EditClaim(
         Claim(
@@ -106,7 +107,8 @@ _EDIT_CLAIMS = (
             "removed than under any control.",
             "below",
         ),
-        "remove", EDITS[OBJECT_SHARE.beyond_controls],
+        "remove",
+        EDITS[OBJECT_SHARE.beyond_controls],
     ),
     EditClaim(
         Claim(
@@ -115,7 +117,8 @@ _EDIT_CLAIMS = (
             "than under any control.",
             "below",
         ),
-        "remove", EDITS[READERS[1].auc_within.beyond_controls],
+        "remove",
+        EDITS[READERS[1].auc_within.beyond_controls],
     ),
     EditClaim(
         Claim(
@@ -124,7 +127,8 @@ _EDIT_CLAIMS = (
             f"{_WITHOUT} than under any control.",
             "below",
         ),
-        "shuffle", EDITS[READERS[1].auc_within.beyond_controls],
+        "shuffle",
+        EDITS[READERS[1].auc_within.beyond_controls],
     ),
     EditClaim(
         Claim(
@@ -133,7 +137,8 @@ _EDIT_CLAIMS = (
             "after the removal of any control.",
             "below",
         ),
-        "remove", EDITS[READERS[0].refitted_auc_within.beyond_controls],
+        "remove",
+        EDITS[READERS[0].refitted_auc_within.beyond_controls],
         "no probe was fitted again",
     ),
     EditClaim(
@@ -143,9 +148,10 @@ _EDIT_CLAIMS = (
             f"{_WITHOUT} than under any control.",
             unit="bits",
         ),
-        "shuffle", EDITS[PRETRAINING_LOSS.beyond_controls],
+        "shuffle",
+        EDITS[PRETRAINING_LOSS.beyond_controls],
     ),
-)  # fmt: skip
+)
 EDIT_CLAIMS = tuple(entry.claim for entry in _EDIT_CLAIMS)
 EditRows = Mapping[tuple[str, str], Mapping[Any, Any]]
 """(edit, quantity) -> row, of the judged subspace at full strength, and of no edit (none)."""

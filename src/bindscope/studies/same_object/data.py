@@ -80,9 +80,13 @@ class PairData:
         """Return some images, with tokens of their own (left out: none)."""
         valid = self.valid[images]
         return PairData(
-            no_tokens(valid.shape) if tokens is None else tokens, self.instances[images],
-            self.classes[images], valid, self.positions[images], self.grid,
-        )  # fmt: skip
+            no_tokens(valid.shape) if tokens is None else tokens,
+            self.instances[images],
+            self.classes[images],
+            valid,
+            self.positions[images],
+            self.grid,
+        )
 
     @property
     def n_images(self) -> int:

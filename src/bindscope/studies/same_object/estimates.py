@@ -51,9 +51,15 @@ def row(
     if number is not None and low is not None and high is not None and np.isfinite(low + high):
         ends = [min(float(low), number), max(float(high), number)]
     return {
-        "quantity": quantity, "at": at, "value": number, "low": ends[0], "high": ends[1], "n": n,
-        "unit": QUANTITIES[quantity].unit, "reason": reason,
-    }  # fmt: skip
+        "quantity": quantity,
+        "at": at,
+        "value": number,
+        "low": ends[0],
+        "high": ends[1],
+        "n": n,
+        "unit": QUANTITIES[quantity].unit,
+        "reason": reason,
+    }
 
 
 def estimate(

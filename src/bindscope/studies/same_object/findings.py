@@ -81,7 +81,8 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         warnings=tuple(_warnings(table)),
         key_numbers=tuple(key_numbers),
         findings=(
-            Finding(_INTRODUCTION), *claims_findings(judgments, _CLAIMS_LEAD),
+            Finding(_INTRODUCTION),
+            *claims_findings(judgments, _CLAIMS_LEAD),
             *_missing_losses(tables),
         ),
         notes=(*_notes(table), *_note_skipped(table)),
@@ -91,7 +92,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             *_edits(tables),
             Section("pairs", "All measurements", (), tables=(_rows(table),)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _caveats(judgments: list[Judgment]) -> tuple[str, ...]:
@@ -131,9 +132,10 @@ def _best_of_all(
         f"({place.words}), the majority class of each image {majority}\u00a0%. "
     )
     listed = [
-        KeyNumber(accuracy, "% of pairs",
-                  f"classified correctly by the quadratic probe of {place.words}"),
-    ]  # fmt: skip
+        KeyNumber(
+            accuracy, "% of pairs", f"classified correctly by the quadratic probe of {place.words}"
+        ),
+    ]
     rivals = _rivals(table, top)
     if not rivals:
         sentence += "No rival that predicts from classes or positions was fitted there."
@@ -142,8 +144,10 @@ def _best_of_all(
         sentence += f"Its best rival, {_RIVAL_WORDS[family]}, classifies {value}\u00a0%{verdict}."
         words = f"classified correctly by its best rival, {_RIVAL_WORDS[family]}"
         listed.append(KeyNumber(value, "% of pairs", words))
-    return [sentence], [*listed, KeyNumber(majority, "% of pairs", "of the majority class of each "
-                                           "image")]  # fmt: skip
+    return [sentence], [
+        *listed,
+        KeyNumber(majority, "% of pairs", "of the majority class of each image"),
+    ]
 
 
 _RIVAL_WORDS = {
@@ -198,8 +202,9 @@ def _note_skipped(table: pd.DataFrame) -> list[str]:
     """Count the test images without a pair, by dataset and grid."""
     counted = table.groupby(["dataset", "grid"], sort=False)["n_skipped"].max()
     counts = counted.reset_index().to_dict("records")
-    named = [f"{row['dataset']} ({row['grid']}) {row['n_skipped']}" for row in counts
-             if row["n_skipped"]]  # fmt: skip
+    named = [
+        f"{row['dataset']} ({row['grid']}) {row['n_skipped']}" for row in counts if row["n_skipped"]
+    ]
     if not named:
         return []
     return [f"Test images without a pair of patches, which are left out: {', '.join(named)}."]

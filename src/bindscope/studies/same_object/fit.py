@@ -217,9 +217,13 @@ def fit_layers(
 
     def fit_layer(layer: str, data: list[PairData], parts: Checkpoints | None) -> State:
         results = fit_probe(
-            probe, *data, names={**names, "layer": layer}, n_skipped=skipped, seeds=spec["seeds"],
+            probe,
+            *data,
+            names={**names, "layer": layer},
+            n_skipped=skipped,
+            seeds=spec["seeds"],
             checkpoints=parts,
-        )  # fmt: skip
+        )
         return join_states([result.state() for result in results])
 
     for layer, data in read_layers(samples, tokens, spec["layers"]).items():

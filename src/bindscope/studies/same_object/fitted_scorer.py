@@ -147,6 +147,9 @@ def score_maps(
         scorer = FittedScorer.read(weights, weights_name(str(layer), 0, 0))
         scores[f"scores-{layer}"] = probabilities(scorer, tokens[str(layer)], queries)
     return {
-        "images": images, "masks": masks.astype(np.uint8), "grid": np.array(grid, np.int32),
-        "queries": queries, **scores,
-    }  # fmt: skip
+        "images": images,
+        "masks": masks.astype(np.uint8),
+        "grid": np.array(grid, np.int32),
+        "queries": queries,
+        **scores,
+    }

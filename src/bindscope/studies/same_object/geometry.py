@@ -280,5 +280,6 @@ def measured_rows(
     states = each(checkpoints, parts, measure)
     return [
         {"layer": layer, **line}
-        for (layer, _), (_, state) in zip(parts, states, strict=True) for line in state["rows"]
-    ]  # fmt: skip
+        for (layer, _), (_, state) in zip(parts, states, strict=True)
+        for line in state["rows"]
+    ]

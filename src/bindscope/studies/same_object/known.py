@@ -119,10 +119,15 @@ def planted_tokens(
 def _dimensions(planted: Planted, cells: int) -> list[npt.NDArray[np.int64]]:
     """Return the dimensions of each part, and those of what is left."""
     sizes = (
-        planted.rank, planted.class_dims, planted.place_dims, planted.image_dims,
-        planted.class_place_dims, cells * bool(planted.cell), planted.layout_dims,
+        planted.rank,
+        planted.class_dims,
+        planted.place_dims,
+        planted.image_dims,
+        planted.class_place_dims,
+        cells * bool(planted.cell),
+        planted.layout_dims,
         cells * planted.n_layouts * bool(planted.layout_cell),
-    )  # fmt: skip
+    )
     return np.split(np.arange(planted.dim), np.cumsum(sizes))
 
 
@@ -197,9 +202,16 @@ def labels(n: int, seed: int, split: int, *, uneven: bool) -> dict[str, npt.NDAr
 
 N_SCENES: Final = 300
 _PARTS: Final[dict[str, Any]] = {
-    "dim": 32, "rank": 6, "class_dims": 4, "place_dims": 6, "image_dims": 6, "classes": 1.0,
-    "position": 1.0, "image": 1.0, "noise": 0.3,
-}  # fmt: skip
+    "dim": 32,
+    "rank": 6,
+    "class_dims": 4,
+    "place_dims": 6,
+    "image_dims": 6,
+    "classes": 1.0,
+    "position": 1.0,
+    "image": 1.0,
+    "noise": 0.3,
+}
 
 
 def clutter(n: int | None, random_state: int) -> Example:
@@ -213,11 +225,14 @@ def clutter(n: int | None, random_state: int) -> Example:
     data = PairData.from_arrays(sample, None, GRID)
     arrays = {
         name: planted_tokens(
-            data.instances, data.classes, data.positions, GRID,
+            data.instances,
+            data.classes,
+            data.positions,
+            GRID,
             Planted(**_PARTS, binding=binding, seed=random_state),
         )
         for name, binding in (("classes", 0.0), ("objects", 1.0))
-    }  # fmt: skip
+    }
     segments = sample["instances"]
     scene, segment = np.divmod(
         np.unique(np.arange(len(segments))[:, None] * (segments.max() + 1) + segments),

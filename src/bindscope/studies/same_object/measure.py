@@ -56,7 +56,7 @@ def same_object(
     split: Any = None,
     random_state: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-) -> Result:  # fmt: skip
+) -> Result:
     """Measure how well patch tokens predict whether two patches show the same object.
 
     Parameters
@@ -123,9 +123,10 @@ def _read(patches: Any) -> tuple[dict[str, Representation], int, int]:
     for layer, tokens in layers.items():
         if tokens.shape[1] != n_patches:
             raise InputError(
-                WHERE, f"layer {layer!r} has {tokens.shape[1]} patches, and others {n_patches}",
+                WHERE,
+                f"layer {layer!r} has {tokens.shape[1]} patches, and others {n_patches}",
                 "give layers of one patch grid in a call",
-            )  # fmt: skip
+            )
     return layers, n, n_patches
 
 
@@ -148,9 +149,13 @@ def _measured(
         if layer != read:
             read, data = layer, [part.with_tokens(layers.get(layer)) for part in samples.values()]
         names = {
-            "dataset": ARRAYS, "model": NO_MODEL if layer == NO_MODEL else ARRAYS, "layer": layer,
-            "probe": probe.name, "spec_key": "", "code_key": "",
-        }  # fmt: skip
+            "dataset": ARRAYS,
+            "model": NO_MODEL if layer == NO_MODEL else ARRAYS,
+            "layer": layer,
+            "probe": probe.name,
+            "spec_key": "",
+            "code_key": "",
+        }
         with on_threads(probe.threads), hold_device(probe.device) as device, make_current(device):
             results += fit_probe(
                 probe, *data, names=names, n_skipped=n_skipped, seeds=[random_state]
@@ -180,10 +185,11 @@ def _without_classes(
     return {
         name: tuple(
             {**row, "class_oracle_accuracy": None}
-            for row in of_table if row.get("same_class", ALL) == ALL
+            for row in of_table
+            if row.get("same_class", ALL) == ALL
         )
         for name, of_table in rows.items()
-    }  # fmt: skip
+    }
 
 
 def _notes(
@@ -251,9 +257,10 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[Pa
         )
     if len(masks.shape) not in (2, 3) or masks.shape[0] != n:
         raise InputError(
-            WHERE, f"`segments` is {tuple(masks.shape)}, and there are {n} scenes of {n_patches} "
-            "patches", f"give ids ({n}, {n_patches}) or masks ({n}, height, width)",
-        )  # fmt: skip
+            WHERE,
+            f"`segments` is {tuple(masks.shape)}, and there are {n} scenes of {n_patches} patches",
+            f"give ids ({n}, {n_patches}) or masks ({n}, height, width)",
+        )
     grid = _grid(tuple(masks.shape), n_patches)
     has_pixels = len(masks.shape) == 3 and grid != tuple(masks.shape[1:])
     parts, owners = [], []  # labels of patches, and the ids of their objects as given
@@ -285,22 +292,25 @@ def _grid(shape: tuple[int, ...], n_patches: int) -> Grid:
         side = isqrt(n_patches)
         if shape[1] != n_patches:
             raise InputError(
-                WHERE, f"`segments` names {shape[1]} patches of a scene, and `patches` has "
-                f"{n_patches}", f"give an id for each patch; {_TOKENS}",
-            )  # fmt: skip
+                WHERE,
+                f"`segments` names {shape[1]} patches of a scene, and `patches` has {n_patches}",
+                f"give an id for each patch; {_TOKENS}",
+            )
         if side * side != n_patches:
             raise InputError(
-                WHERE, f"{n_patches} patches are no square grid",
+                WHERE,
+                f"{n_patches} patches are no square grid",
                 f"{_TOKENS}, or give `segments` as (N, rows, columns)",
-            )  # fmt: skip
+            )
         return side, side
     height, width = shape[1:]
     size = isqrt(height * width // n_patches)
     if size < 1 or size * size * n_patches != height * width or height % size or width % size:
         raise InputError(
-            WHERE, f"masks of {height} x {width} pixels do not make {n_patches} square patches",
+            WHERE,
+            f"masks of {height} x {width} pixels do not make {n_patches} square patches",
             f"resize them to the pixels that the model sees; {_TOKENS}",
-        )  # fmt: skip
+        )
     return height // size, width // size
 
 
@@ -327,10 +337,11 @@ def _read_classes(classes: Any, shape: Sequence[int], owners: Integers) -> Integ
         return _numbered(array)[0].reshape(owners.shape)
     n, n_patches = owners.shape
     raise InputError(
-        WHERE, f"`classes` is {array.shape}, and there are {n} scenes of {n_patches} patches",
+        WHERE,
+        f"`classes` is {array.shape}, and there are {n} scenes of {n_patches} patches",
         "give a DataFrame with `scene`, `segment` and `class`, or integers per patch, "
         f"({n}, {n_patches})",
-    )  # fmt: skip
+    )
 
 
 def _classes_of_table(table: Any, owners: Integers) -> Integers:
@@ -340,17 +351,19 @@ def _classes_of_table(table: Any, owners: Integers) -> Integers:
     if names or not all(0 <= row < n for row in scene):
         problem = f"no column `{names[0]}`" if names else "a scene that is none of the arrays'"
         raise InputError(
-            WHERE, f"`classes` has {problem}",
+            WHERE,
+            f"`classes` has {problem}",
             f"give a row per object: `scene`, from 0 to {n - 1}, `segment` and `class`",
-        )  # fmt: skip
+        )
     codes = table["class"].astype("category").cat.codes.to_numpy(np.int64) + 1
     objects = [*zip(scene, table["segment"].tolist(), strict=True)]
     known = dict(zip(objects, codes, strict=True))
     if different := [key for key, code in zip(objects, codes, strict=True) if known[key] != code]:
         raise InputError(
-            WHERE, f"`classes` gives segment {different[0][1]} of scene {different[0][0]} two "
-            "classes", "give a row per object",
-        )  # fmt: skip
+            WHERE,
+            f"`classes` gives segment {different[0][1]} of scene {different[0][0]} two classes",
+            "give a row per object",
+        )
     scenes = np.repeat(np.arange(n), n_patches).tolist()
     numbers = [known.get(key, 0) for key in zip(scenes, owners.ravel().tolist(), strict=True)]
     return np.array(numbers, np.int64).reshape(owners.shape)
@@ -370,9 +383,10 @@ def _classes_of_objects(
     if len(without):
         image, patch = without[0]
         raise InputError(
-            WHERE, f"segment {owners[image, patch]} of scene {image} has no class",
+            WHERE,
+            f"segment {owners[image, patch]} of scene {image} has no class",
             "give each object a class (numbers: above 0), or leave `classes` out",
-        )  # fmt: skip
+        )
     if len(np.unique(patch_classes[patch_classes > 0])) < 2:
         raise InputError(
             WHERE, "all objects have the same class", "leave `classes` out: none can be told apart"
@@ -391,17 +405,20 @@ def draw_samples(
     for split in SPLITS:
         images = index[split]
         of_split = PatchLabels(
-            labels.instances[images], labels.classes[images], labels.stuff[images],
+            labels.instances[images],
+            labels.classes[images],
+            labels.stuff[images],
             labels.purity[images],
-        )  # fmt: skip
+        )
         drawn = sample(of_split, sampling, split, 0)
         skipped = Counter(reason for _, reason in drawn.skipped)
         if len(drawn.skipped) == len(images):
             counts = ", ".join(f"{reason}: {n}" for reason, n in skipped.most_common())
             raise InputError(
-                WHERE, f"no scene of {split} has two patches to compare ({counts})",
+                WHERE,
+                f"no scene of {split} has two patches to compare ({counts})",
                 "give scenes of several objects, each with an id above 0",
-            )  # fmt: skip
+            )
         arrays = trimmed(drawn.arrays)
         data = PairData.from_arrays(arrays, None, grid)
         samples[split] = SplitSample(images, arrays["patches"], data, skipped)

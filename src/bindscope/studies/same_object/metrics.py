@@ -153,9 +153,13 @@ def _sums(
     # Sorted once, so that what ranks logits finds each stratum in order.
     order = np.lexsort((logits, block.image.cpu().numpy()))
     pairs = ScoredPairs(
-        logits, calibration.scale * logits + calibration.offset, block.same.cpu().numpy(),
-        same_class, block.image.cpu().numpy(), len(block.valid),
-    ).take(order)  # fmt: skip
+        logits,
+        calibration.scale * logits + calibration.offset,
+        block.same.cpu().numpy(),
+        same_class,
+        block.image.cpu().numpy(),
+        len(block.valid),
+    ).take(order)
     distance = distance[order]
     sums: dict[str, list[Floats]] = {score.name: [] for score in PAIRS}
     for stratum in STRATA:

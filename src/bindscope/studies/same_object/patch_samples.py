@@ -139,9 +139,12 @@ def write_samples(
 
 
 _DTYPES = {
-    "patches": "int16", "instances": "int16", "classes": "int16", "purity": "float32",
+    "patches": "int16",
+    "instances": "int16",
+    "classes": "int16",
+    "purity": "float32",
     "copy_of": "int16",
-}  # fmt: skip
+}
 
 
 def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[Any]:
@@ -151,9 +154,12 @@ def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[An
 
 
 def _labelled(
-    shards: Sequence[Path | str], n: int, grid: Grid, groups: Mapping[str, int],
+    shards: Sequence[Path | str],
+    n: int,
+    grid: Grid,
+    groups: Mapping[str, int],
     sampling: PatchSampling,
-) -> Iterator[tuple[PatchLabels, NDArray[Any]]]:  # fmt: skip
+) -> Iterator[tuple[PatchLabels, NDArray[Any]]]:
     """Label the patches of the first `n` scenes, a chunk of masks at a time.
 
     Yields also the exact copy of each object, (b, ids).

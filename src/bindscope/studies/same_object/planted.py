@@ -101,19 +101,29 @@ def effects(
             [result] = fit_probe(probe, *data, seeds=(seed,), bootstrap_samples=2)
             reads_none = family == "position"
             names = {
-                "dataset": "planted", "model": NO_MODEL if reads_none else "tokens",
-                "layer": NO_MODEL if reads_none else str(i + 1), "probe": family, "family": family,
-                "grid": "4x4", "n_layers": None if reads_none else N_LAYERS,
-            }  # fmt: skip
+                "dataset": "planted",
+                "model": NO_MODEL if reads_none else "tokens",
+                "layer": NO_MODEL if reads_none else str(i + 1),
+                "probe": family,
+                "family": family,
+                "grid": "4x4",
+                "n_layers": None if reads_none else N_LAYERS,
+            }
             fits.append(({**result.row, **names}, result.of_images.astype(np.float64)))
     add_leads(fits, SAMPLES, seed)
     return probe_effects(with_groups(pd.DataFrame([row for row, _ in fits]), ()))
 
 
 _BASE: Mapping[str, Any] = {
-    "dim": 24, "rank": 6, "class_dims": 4, "place_dims": 6, "image_dims": 6, "binding": 0.0,
-    "classes": 0.0, "noise": 0.3,
-}  # fmt: skip
+    "dim": 24,
+    "rank": 6,
+    "class_dims": 4,
+    "place_dims": 6,
+    "image_dims": 6,
+    "binding": 0.0,
+    "classes": 0.0,
+    "noise": 0.3,
+}
 _BINDING = {"binding": 1.0, "dim": 32, "nuisance": 1.5}
 _CLASS, _POSITION, _IMAGE = {"classes": 1.0}, {"position": 1.0}, {"image": 1.0}
 _HISTOGRAM, _OFFSET = {"histogram": 1.0}, {"offset": 30.0}  # deviations of the noise: 100
@@ -172,11 +182,13 @@ CASES: tuple[Case, ...] = (
     _genuine("binding", _BINDING, (*OVER, WITH_POSITION)),
     _genuine("binding, class, position and image", {**_BINDING, **_EVERYTHING}),
     _genuine("binding and common offset", {**_BINDING, **_OFFSET}, ("class_position",)),
-    Case("binding in the inner layer", _run((), _BINDING, {"binding": 0.2}),
-         genuine=(LAST_LAYER,)),
-    Case("equal layers", _run((), {"binding": 0.3}, {"binding": 0.3, "rotated": False}),
-         impostor=(LAST_LAYER,)),
+    Case("binding in the inner layer", _run((), _BINDING, {"binding": 0.2}), genuine=(LAST_LAYER,)),
+    Case(
+        "equal layers",
+        _run((), {"binding": 0.3}, {"binding": 0.3, "rotated": False}),
+        impostor=(LAST_LAYER,),
+    ),
     Case("image vector in the inner layer", _run((), _IMAGE, {}), impostor=(LAST_LAYER,)),
     _impostor("binding along the axes", {**_BINDING, "rotated": False}, ("diagonal",)),
     *EDIT_CASES,
-)  # fmt: skip
+)

@@ -185,9 +185,12 @@ class _Fits:
         samples: Mapping[str, Product],
     ) -> None:
         names = {
-            "dataset": self.dataset.name, "model": model, "probe": probe.name,
-            "layers": joined(layers) or NO_MODEL, "seeds": joined(seeds, "_"),
-        }  # fmt: skip
+            "dataset": self.dataset.name,
+            "model": model,
+            "probe": probe.name,
+            "layers": joined(layers) or NO_MODEL,
+            "seeds": joined(seeds, "_"),
+        }
         content = {
             "probe": probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
@@ -209,8 +212,10 @@ class _Fits:
         n_shards = {split: len(products) for split, products in shards.items()}
         parts = in_parts(n_shards, self.dataset.shard_size.model_dump(), used)
         names = {
-            "dataset": self.dataset.name, "model": self.model.name, "layers": joined(layers),
-        }  # fmt: skip
+            "dataset": self.dataset.name,
+            "model": self.model.name,
+            "layers": joined(layers),
+        }
         content, weights = _run(self.graph, self.shared, self.model)
         rule = "sampled"
         assert not isinstance(self.model, KnownAnswer)
@@ -224,9 +229,12 @@ class _Fits:
                 "weights": weights,
             }
             sampled_part = self.graph.add(
-                rule, {**names, "part": name}, {**content, "layers": list(layers), "part": part},
-                inputs, runs=model_code(self.model),
-            )  # fmt: skip
+                rule,
+                {**names, "part": name},
+                {**content, "layers": list(layers), "part": part},
+                inputs,
+                runs=model_code(self.model),
+            )
             for piece in part:
                 by_split[piece["split"]].append(sampled_part)
         return by_split

@@ -17,8 +17,12 @@ WITHOUT_MODEL: Final = ("position",)  # families that do
 LEADING: Final = ("quadratic", "quadratic_position")  # families whose gains over others are judged
 # Families that read tokens and that claims compare the quadratic probe with.
 RIVALS: Final = (
-    "linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise",
-)  # fmt: skip
+    "linear",
+    "diagonal",
+    "class_pointwise",
+    "class_position",
+    "identity_pointwise",
+)
 # Whose edits claims are about: what a probe reads outside the subspaces of class and position.
 JUDGED: Final = "beyond"
 CONTROLS: Final = ("random", "matched", "variance", "mean")  # of it
@@ -85,33 +89,42 @@ def _by_name(*quantities: RowQuantity) -> dict[str, RowQuantity]:
 
 GEOMETRY: Final = _by_name(
     RowQuantity(
-        name="cross_score", at="kind", unit=_AREA,
+        name="cross_score",
+        at="kind",
+        unit=_AREA,
         meaning="Mean decoded probability of the same object, of pairs (`at`) of one object, of an "
         "object and its exact copy, of other objects of one class, of objects of two classes.",
     ),
     RowQuantity(
-        name="position_r2", unit="", least=None,
+        name="position_r2",
+        unit="",
+        least=None,
         meaning="R^2 of a ridge regression from the token to the patch's row and column, on test.",
     ),
     RowQuantity(
-        name="residual_separability", unit=_PATCHES,
+        name="residual_separability",
+        unit=_PATCHES,
         meaning="Whether a linear discriminant names the scene of a difference that was left out: "
         "token of a copy minus that of its original, first three components of three scenes.",
     ),
     RowQuantity(
-        name="residual_separability_shuffled", unit=_PATCHES,
+        name="residual_separability_shuffled",
+        unit=_PATCHES,
         meaning="The same where the patches of the copy have changed places.",
     ),
     RowQuantity(
-        name="residual_chance", unit=_PATCHES,
+        name="residual_chance",
+        unit=_PATCHES,
         meaning="The same where the scenes are dealt out at random.",
     ),
     RowQuantity(
-        name="transfer_auc", at="layer", unit=_AREA,
+        name="transfer_auc",
+        at="layer",
+        unit=_AREA,
         meaning="Area under the ROC curve within images of the probe of `layer` on tokens of layer "
         "`at`.",
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -125,10 +138,12 @@ class ProbeQuantities:
 
 def _auc(name: str, words: str, **options: Any) -> RowQuantity:
     return RowQuantity(
-        name=name, unit=_AREA, **options,
+        name=name,
+        unit=_AREA,
+        **options,
         meaning=f"Area under the ROC curve within images {words}: pairs are compared with pairs of "
         "the same image.",
-    )  # fmt: skip
+    )
 
 
 def _miou(name: str, head: str) -> RowQuantity:
@@ -140,61 +155,94 @@ _SEMANTIC, _INSTANCE = "the paper's semantic head", "its instance head"
 # Probes of the edited layer, and of a later one.
 READERS: Final = (
     ProbeQuantities(
-        _auc("auc_within", "by the probe of the layer, whose number is in `at`", at="layer",
-             change="auc_within_change", beyond_controls="auc_within_beyond_controls"),
-        _auc("refitted_auc_within", "by the probe (`at`) that was fitted again under the edit to "
-             "tokens of the layer", at="probe", change="refitted_auc_within_change",
-             beyond_controls="refitted_auc_within_beyond_controls"),
+        _auc(
+            "auc_within",
+            "by the probe of the layer, whose number is in `at`",
+            at="layer",
+            change="auc_within_change",
+            beyond_controls="auc_within_beyond_controls",
+        ),
+        _auc(
+            "refitted_auc_within",
+            "by the probe (`at`) that was fitted again under the edit to tokens of the layer",
+            at="probe",
+            change="refitted_auc_within_change",
+            beyond_controls="refitted_auc_within_beyond_controls",
+        ),
         {
             "class_miou": _miou("refitted_class_miou", _SEMANTIC),
             "instance_miou": _miou("refitted_instance_miou", _INSTANCE),
         },
     ),
     ProbeQuantities(
-        _auc("later_auc_within", "by the probe of a later layer, whose number is in `at`",
-             at="layer", change="later_auc_within_change",
-             beyond_controls="later_auc_within_beyond_controls"),
-        _auc("later_refitted_auc_within", "by the probe (`at`) that was fitted again to tokens of "
-             "the later layer", at="probe", change="later_refitted_auc_within_change",
-             beyond_controls="later_refitted_auc_within_beyond_controls"),
+        _auc(
+            "later_auc_within",
+            "by the probe of a later layer, whose number is in `at`",
+            at="layer",
+            change="later_auc_within_change",
+            beyond_controls="later_auc_within_beyond_controls",
+        ),
+        _auc(
+            "later_refitted_auc_within",
+            "by the probe (`at`) that was fitted again to tokens of the later layer",
+            at="probe",
+            change="later_refitted_auc_within_change",
+            beyond_controls="later_refitted_auc_within_beyond_controls",
+        ),
         {
             "class_miou": _miou("later_refitted_class_miou", _SEMANTIC),
             "instance_miou": _miou("later_refitted_instance_miou", _INSTANCE),
         },
     ),
-)  # fmt: skip
+)
 
 
 def _correlation(name: str, meaning: str) -> RowQuantity:
     return RowQuantity(
-        name=name, at="head", unit="correlation", least=-1.0,
+        name=name,
+        at="head",
+        unit="correlation",
+        least=-1.0,
         meaning="Attention of head `at` (from 1; `mean`: mean weights of all heads, or of their "
         f"logarithms): {meaning}",
-    )  # fmt: skip
+    )
 
 
 # Correlations of attention with a probe's scores; and with the labels, given what else it goes by.
 CORRELATIONS: Final = _by_name(
     _correlation("pearson", "correlation with the probe's probabilities."),
-    _correlation("beyond_rivals", "correlation of its logarithm with the labels, given query, key, "
-                 "both classes, distance, cosine and inner product."),
-)  # fmt: skip
+    _correlation(
+        "beyond_rivals",
+        "correlation of its logarithm with the labels, given query, key, "
+        "both classes, distance, cosine and inner product.",
+    ),
+)
 OBJECT_SHARE: Final = RowQuantity(
-    name="object_share", at="head", unit=_ATTENTION,
-    change="object_share_change", beyond_controls="object_share_beyond_controls",
+    name="object_share",
+    at="head",
+    unit=_ATTENTION,
+    change="object_share_change",
+    beyond_controls="object_share_beyond_controls",
     meaning="Attention of sampled patches on other patches in the next block: the share that is on "
     "patches of the same object, of head `at`; `mean`: mean over the heads' shares.",
-)  # fmt: skip
+)
 PRETRAINING_LOSS: Final = RowQuantity(
-    name="pretraining_loss", resampled="batches", unit=_LOSS, least=None, most=None,
-    change="pretraining_loss_change", beyond_controls="pretraining_loss_beyond_controls",
+    name="pretraining_loss",
+    resampled="batches",
+    unit=_LOSS,
+    least=None,
+    most=None,
+    change="pretraining_loss_change",
+    beyond_controls="pretraining_loss_beyond_controls",
     meaning="The model's own loss; `n` batches, t interval.",
-)  # fmt: skip
+)
 VAL_LOSS: Final = RowQuantity(
-    name="val_loss_bits", unit="bits per pair", most=None,
+    name="val_loss_bits",
+    unit="bits per pair",
+    most=None,
     meaning="Cross-entropy of validation's pairs by the probe of the layer: verdicts are about the "
     "layer where it is lowest.",
-)  # fmt: skip
+)
 
 
 def _refitted(reader: ProbeQuantities) -> tuple[RowQuantity, ...]:
@@ -207,19 +255,23 @@ EDITS: Final = _by_name(
         name="directions", unit="directions", meaning="Directions of the subspace.", most=None
     ),
     RowQuantity(
-        name="class_overlap", unit=_SHARE,
+        name="class_overlap",
+        unit=_SHARE,
         meaning="Which share of this subspace lies in that in which the sampled patches differ by "
         "class: the mean squared cosine of the principal angles.",
     ),
     RowQuantity(
-        name="position_overlap", unit=_SHARE,
+        name="position_overlap",
+        unit=_SHARE,
         meaning="The same of that in which they differ by position.",
     ),
     RowQuantity(
         name="overlap", unit=_SHARE, meaning="Which share of `beyond` lies in this subspace."
     ),
     RowQuantity(
-        name="change", unit=_SHARE, most=None,
+        name="change",
+        unit=_SHARE,
+        most=None,
         meaning="Squared length of the change of the patches' tokens, over that of the tokens less "
         "the mean token of train.",
     ),
@@ -227,12 +279,13 @@ EDITS: Final = _by_name(
     *(quantity for reader in READERS for quantity in _refitted(reader)),
     OBJECT_SHARE,
     RowQuantity(
-        name="uniform_share", unit=_ATTENTION,
+        name="uniform_share",
+        unit=_ATTENTION,
         meaning="That of attention to all other patches alike.",
     ),
     *CORRELATIONS.values(),
     PRETRAINING_LOSS,
-)  # fmt: skip
+)
 
 QUANTITIES: Final = GEOMETRY | EDITS
 

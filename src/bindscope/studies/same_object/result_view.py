@@ -29,8 +29,13 @@ from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
 _OF_A_RUN: Final = (
-    "dataset", "model", "n_layers", "spec_key", "code_key", *LAST_LAYER_LEAD.interval,
-)  # fmt: skip
+    "dataset",
+    "model",
+    "n_layers",
+    "spec_key",
+    "code_key",
+    *LAST_LAYER_LEAD.interval,
+)
 _GUESS: Final = IMAGE_MAJORITY.value
 
 
@@ -72,9 +77,12 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
     reads_none = table["family"].isin(WITHOUT_MODEL)
     model = layers.mask(reads_none, NO_MODEL)
     rows = table.assign(
-        dataset=ARRAYS, group=model, model=model, n_layers=float("nan"),
+        dataset=ARRAYS,
+        group=model,
+        model=model,
+        n_layers=float("nan"),
         layer=reads_none.map({True: NO_MODEL, False: "0"}),
-    )  # fmt: skip
+    )
     duplicates = table["flags"].str.contains("near_duplicates").any()
     effects = []
     for effect in probe_effects(rows):

@@ -17,8 +17,11 @@ from bindscope.tables.quantities import Quantity
 RESAMPLES: Final = 1000  # of the test images, for an interval
 # Of the tables; each rises when a quantity is added to it, taken from it or changed.
 VERSIONS: Final = {
-    "same_object": 5, "same_object_strata": 4, "same_object_geometry": 4, "same_object_edits": 2,
-}  # fmt: skip
+    "same_object": 5,
+    "same_object_strata": 4,
+    "same_object_geometry": 4,
+    "same_object_edits": 2,
+}
 
 Floats = NDArray[np.float64]
 
@@ -36,9 +39,13 @@ class ScoredPairs(NamedTuple):
     def take(self, chosen: NDArray[Any]) -> ScoredPairs:
         """Return some pairs of the same images, in the order of their numbers, or where true."""
         return ScoredPairs(
-            self.logits[chosen], self.calibrated[chosen], self.same[chosen],
-            self.same_class[chosen], self.image[chosen], self.n,
-        )  # fmt: skip
+            self.logits[chosen],
+            self.calibrated[chosen],
+            self.same[chosen],
+            self.same_class[chosen],
+            self.image[chosen],
+            self.n,
+        )
 
     def total(self, values: NDArray[Any]) -> Floats:
         """Return the sums (n,) of values (P,) over the pairs of each image."""
@@ -119,93 +126,155 @@ def _losses(pairs: ScoredPairs) -> Floats:
 _OF_PAIRS = "share of pairs"
 
 ACCURACY: Final = Score(
-    name="accuracy", value="accuracy", low="accuracy_low", high="accuracy_high",
-    unit=_OF_PAIRS, heading="accuracy",
+    name="accuracy",
+    value="accuracy",
+    low="accuracy_low",
+    high="accuracy_high",
+    unit=_OF_PAIRS,
+    heading="accuracy",
     meaning="Pairs whose logit has the right sign after Platt's map of validation.",
     sums=lambda pairs: (pairs.total(pairs.right), pairs.each),
-)  # fmt: skip
+)
 AUC_WITHIN: Final = Score(
-    name="auc_within", value="auc_within", low="auc_within_low", high="auc_within_high",
-    unit="probability", heading="AUC within images", format=".3f", null="allowed",
+    name="auc_within",
+    value="auc_within",
+    low="auc_within_low",
+    high="auc_within_high",
+    unit="probability",
+    heading="AUC within images",
+    format=".3f",
+    null="allowed",
     meaning="Area under the ROC curve within images: of a pair of the same object and a pair of "
     "different ones of one image, how often the first has the greater logit; couples of all images "
     "count alike. What is constant in an image is worth 0.5.",
     sums=lambda pairs: couples_won(pairs.logits, pairs.same, pairs.image, pairs.n),
-)  # fmt: skip
+)
 IMAGE_MAJORITY: Final = Score(
-    name="image_majority_accuracy", value="image_majority_accuracy", unit=_OF_PAIRS,
+    name="image_majority_accuracy",
+    value="image_majority_accuracy",
+    unit=_OF_PAIRS,
     heading="majority per image",
     meaning="The more frequent answer of every test image for its pairs: the most that is right "
     "without anything of the patches.",
     sums=lambda pairs: (np.maximum(pairs.positive, pairs.each - pairs.positive), pairs.each),
-)  # fmt: skip
+)
 # In the order of the tables' columns.
 PAIRS: Final = (
     Score(
-        name="positives", value="positives", unit=_OF_PAIRS, meaning="Pairs of the same object.",
+        name="positives",
+        value="positives",
+        unit=_OF_PAIRS,
+        meaning="Pairs of the same object.",
         sums=lambda pairs: (pairs.positive, pairs.each),
     ),
     ACCURACY,
     Score(
-        name="balanced_accuracy", value="balanced_accuracy", low="balanced_accuracy_low",
-        high="balanced_accuracy_high", unit="share", heading="balanced", null="allowed",
+        name="balanced_accuracy",
+        value="balanced_accuracy",
+        low="balanced_accuracy_low",
+        high="balanced_accuracy_high",
+        unit="share",
+        heading="balanced",
+        null="allowed",
         meaning="Mean of the shares that are right of pairs of the same object and of others; "
         "empty where there is only one kind.",
-        sums=lambda pairs: (pairs.total(pairs.right & pairs.same), pairs.positive,
-                            pairs.total(pairs.right & ~pairs.same), pairs.total(~pairs.same)),
-        score=lambda right_same, same, right_different, different:
-            (right_same / same + right_different / different) / 2,
+        sums=lambda pairs: (
+            pairs.total(pairs.right & pairs.same),
+            pairs.positive,
+            pairs.total(pairs.right & ~pairs.same),
+            pairs.total(~pairs.same),
+        ),
+        score=lambda right_same, same, right_different, different: (
+            (right_same / same + right_different / different) / 2
+        ),
     ),
     AUC_WITHIN,
     Score(
-        name="loss_bits", value="loss_bits", low="loss_bits_low", high="loss_bits_high",
-        unit="bits per pair", heading="loss", format=".3f", most=None,
+        name="loss_bits",
+        value="loss_bits",
+        low="loss_bits_low",
+        high="loss_bits_high",
+        unit="bits per pair",
+        heading="loss",
+        format=".3f",
+        most=None,
         meaning="Cross-entropy of the logits.",
         sums=lambda pairs: (pairs.total(_losses(pairs)), pairs.each),
     ),
     Score(
-        name="majority_accuracy", value="majority_accuracy", unit=_OF_PAIRS, heading="majority",
+        name="majority_accuracy",
+        value="majority_accuracy",
+        unit=_OF_PAIRS,
+        heading="majority",
         meaning="The more frequent answer for all pairs.",
         sums=lambda pairs: (pairs.positive, pairs.each),
         score=lambda same, pairs: np.maximum(same, pairs - same) / pairs,
     ),
     IMAGE_MAJORITY,
     Score(
-        name="class_oracle_accuracy", value="class_oracle_accuracy", unit=_OF_PAIRS,
+        name="class_oracle_accuracy",
+        value="class_oracle_accuracy",
+        unit=_OF_PAIRS,
         heading="knowing the classes",
         meaning='"The same object where the same class", of true classes.',
         sums=lambda pairs: (pairs.total(pairs.same == pairs.same_class), pairs.each),
     ),
-)  # fmt: skip
+)
 OF_PROBES: Final = tuple(score for score in PAIRS if score.low)
 
 # Gains in accuracy, whose intervals draw test images for both sides at once.
 QUADRATIC_LEAD: Final = ReportQuantity(
-    name="quadratic_lead", value="quadratic_lead", low="quadratic_lead_low",
-    high="quadratic_lead_high", unit=_OF_PAIRS, least=-1.0, heading="quadratic ahead",
+    name="quadratic_lead",
+    value="quadratic_lead",
+    low="quadratic_lead_low",
+    high="quadratic_lead_high",
+    unit=_OF_PAIRS,
+    least=-1.0,
+    heading="quadratic ahead",
     meaning="Accuracy of the quadratic probe of the same tokens, minus this.",
-)  # fmt: skip
+)
 QUADRATIC_POSITION_LEAD: Final = ReportQuantity(
-    name="quadratic_position_lead", value="quadratic_position_lead",
-    low="quadratic_position_lead_low", high="quadratic_position_lead_high", unit=_OF_PAIRS,
-    least=-1.0, heading="with positions ahead",
+    name="quadratic_position_lead",
+    value="quadratic_position_lead",
+    low="quadratic_position_lead_low",
+    high="quadratic_position_lead_high",
+    unit=_OF_PAIRS,
+    least=-1.0,
+    heading="with positions ahead",
     meaning="Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
-)  # fmt: skip
+)
 POSITION_LEAD: Final = ReportQuantity(
-    name="position_lead", value="position_lead", low="position_lead_low",
-    high="position_lead_high", unit=_OF_PAIRS, least=-1.0,
+    name="position_lead",
+    value="position_lead",
+    low="position_lead_low",
+    high="position_lead_high",
+    unit=_OF_PAIRS,
+    least=-1.0,
     meaning="This accuracy, minus that of the probe of positions alone.",
-)  # fmt: skip
+)
 IMAGE_MAJORITY_LEAD: Final = ReportQuantity(
-    name="image_majority_lead", value="image_majority_lead", low="image_majority_lead_low",
-    high="image_majority_lead_high", unit=_OF_PAIRS, least=-1.0, heading="above it",
+    name="image_majority_lead",
+    value="image_majority_lead",
+    low="image_majority_lead_low",
+    high="image_majority_lead_high",
+    unit=_OF_PAIRS,
+    least=-1.0,
+    heading="above it",
     meaning="This accuracy, minus `image_majority_accuracy`.",
-)  # fmt: skip
+)
 LAST_LAYER_LEAD: Final = ReportQuantity(
-    name="last_layer_lead", value="last_layer_lead", low="last_layer_lead_low",
-    high="last_layer_lead_high", unit=_OF_PAIRS, least=-1.0,
+    name="last_layer_lead",
+    value="last_layer_lead",
+    low="last_layer_lead_low",
+    high="last_layer_lead_high",
+    unit=_OF_PAIRS,
+    least=-1.0,
     meaning="This accuracy, minus that of the same probe after the last block.",
-)  # fmt: skip
+)
 LEADS: Final = (
-    QUADRATIC_LEAD, QUADRATIC_POSITION_LEAD, POSITION_LEAD, IMAGE_MAJORITY_LEAD, LAST_LAYER_LEAD,
-)  # fmt: skip
+    QUADRATIC_LEAD,
+    QUADRATIC_POSITION_LEAD,
+    POSITION_LEAD,
+    IMAGE_MAJORITY_LEAD,
+    LAST_LAYER_LEAD,
+)

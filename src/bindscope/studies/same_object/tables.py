@@ -53,23 +53,41 @@ _PROBE = label("probe", "Name of the probe.", "config `probes[].name`", pattern=
 NAMES: tuple[Column, ...] = (
     DATASET,
     MODEL,
-    label("layer", "Layer that was read: 0 is the input of block 1, l the residual stream after "
-          "block l, `final` the output of the model's last norm; `none` of a probe that reads no "
-          "token.", "config `fits[].layers`", pattern=r"^(0|[1-9][0-9]*|final|none)$"),
+    label(
+        "layer",
+        "Layer that was read: 0 is the input of block 1, l the residual stream after "
+        "block l, `final` the output of the model's last norm; `none` of a probe that reads no "
+        "token.",
+        "config `fits[].layers`",
+        pattern=r"^(0|[1-9][0-9]*|final|none)$",
+    ),
     label("family", "What family of probe it is.", "config `probes[].family`"),
     label("grid", "Rows x columns of patches.", _SAMPLES, pattern=r"^[0-9]+x[0-9]+$"),
     _PROBE,
-    count("rank", "", "Number of eigenvalues that are kept of a quadratic probe; 0: all.",
-          "config `probes[].ranks`"),
+    count(
+        "rank",
+        "",
+        "Number of eigenvalues that are kept of a quadratic probe; 0: all.",
+        "config `probes[].ranks`",
+    ),
     count("seed", "", "Seed of the probe; 0 of those that need none.", "config `seed_blocks`"),
-)  # fmt: skip
+)
 
 
 def _score(score: Score) -> Iterator[Column]:
     """Yield the column of a score of pairs, and those of its interval."""
     unit, low, high = score.unit, score.least, score.most
-    yield Column(score.value, "float64", unit, score.meaning, _METRICS, score.null, low, high,
-                 reference="close" if score.low else "exact")  # fmt: skip
+    yield Column(
+        score.value,
+        "float64",
+        unit,
+        score.meaning,
+        _METRICS,
+        score.null,
+        low,
+        high,
+        reference="close" if score.low else "exact",
+    )
     source = "bootstrap over test images for this fitted probe"
     if score.low:
         for name, words in ((score.low, "Lower"), (score.high, "Upper")):
@@ -79,48 +97,90 @@ def _score(score: Score) -> Iterator[Column]:
 
 _SCORES: tuple[Column, ...] = (
     count("n_images", "images", "Images with such a pair.", _SAMPLES, reference="same"),
-    count("n_pairs", "pairs", "Pairs i < j of valid patches of an image.", _SAMPLES,
-          reference="same"),
+    count(
+        "n_pairs", "pairs", "Pairs i < j of valid patches of an image.", _SAMPLES, reference="same"
+    ),
     *(column for score in PAIRS for column in _score(score)),
-)  # fmt: skip
+)
 
 _FITS: tuple[Column, ...] = (
     _bits("train_loss_bits", "Cross-entropy of train's pairs."),
     _bits("val_loss_bits", "Cross-entropy of validation's pairs."),
     count("steps", "steps", "Iterations or optimiser steps of the fit.", _FIT),
-    Column("l2", "float64", "nats", "Ridge strength that validation chose; empty where it chose "
-           "the contained optimum.", _FIT, "allowed", 0.0),
-    share("class_miou", "share", "Mean over classes: of the sampled test patches that are of a "
-          "class or are named so, those that are both. Semantic segmentation at the resolution of "
-          "patches.", _FIT, null="allowed"),
-    share("instance_miou", "share", "Mean over the objects of the test images: of the sampled "
-          "patches of the object and of the query that is matched to it, those that are of both. "
-          "Likewise, of instances.", _FIT, null="allowed"),
+    Column(
+        "l2",
+        "float64",
+        "nats",
+        "Ridge strength that validation chose; empty where it chose the contained optimum.",
+        _FIT,
+        "allowed",
+        0.0,
+    ),
+    share(
+        "class_miou",
+        "share",
+        "Mean over classes: of the sampled test patches that are of a "
+        "class or are named so, those that are both. Semantic segmentation at the resolution of "
+        "patches.",
+        _FIT,
+        null="allowed",
+    ),
+    share(
+        "instance_miou",
+        "share",
+        "Mean over the objects of the test images: of the sampled "
+        "patches of the object and of the query that is matched to it, those that are of both. "
+        "Likewise, of instances.",
+        _FIT,
+        null="allowed",
+    ),
     label("flags", "Sorted, joined by `;`: " + ", ".join(FLAGS) + ".", _FIT),
     label("options", "Options of the probe, JSON.", "config `probes[]`"),
-)  # fmt: skip
+)
 
 _KINDS: tuple[Column, ...] = (
-    label("same_class", "Whether both patches are of the same class; `all`: either way.", _METRICS,
-          values=(ALL, *CLASSES), reference="same"),
-    label("distance", "Distance of the patches' centres, in patches.", _METRICS,
-          values=(ALL, *DISTANCES), reference="same"),
-)  # fmt: skip
+    label(
+        "same_class",
+        "Whether both patches are of the same class; `all`: either way.",
+        _METRICS,
+        values=(ALL, *CLASSES),
+        reference="same",
+    ),
+    label(
+        "distance",
+        "Distance of the patches' centres, in patches.",
+        _METRICS,
+        values=(ALL, *DISTANCES),
+        reference="same",
+    ),
+)
 
 _PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
 _ABOUT = (
-    Column("n_layers", "int64", "blocks", "Blocks of the model; empty without one.", "config",
-           null="allowed", low=0),
+    Column(
+        "n_layers",
+        "int64",
+        "blocks",
+        "Blocks of the model; empty without one.",
+        "config",
+        null="allowed",
+        low=0,
+    ),
     count("n_train_images", "images", "Train images with pairs.", _SAMPLES),
     count("n_val_images", "images", "Validation images with pairs.", _SAMPLES),
-    count("n_skipped", "images", "Test images without pairs; the attribute `skipped` of "
-          "`patch_samples` lists them with the reason.", _SAMPLES),
+    count(
+        "n_skipped",
+        "images",
+        "Test images without pairs; the attribute `skipped` of "
+        "`patch_samples` lists them with the reason.",
+        _SAMPLES,
+    ),
     *(
         share(name, lead.unit, words, "`leads`", low=-1, null="allowed")
         for lead in LEADS
         for name, words in zip(lead.interval, (lead.meaning, _PAIRED, _PAIRED), strict=True)
     ),
-)  # fmt: skip
+)
 ROW_KEY = ("dataset", "model", "layer", "probe", "rank", "seed")
 
 
@@ -198,9 +258,13 @@ def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _long(
-    name: str, description: str, quantities: Mapping[str, RowQuantity], source: str,
-    added: tuple[Column, ...] = (), **more: Any,
-) -> TableSchema:  # fmt: skip
+    name: str,
+    description: str,
+    quantities: Mapping[str, RowQuantity],
+    source: str,
+    added: tuple[Column, ...] = (),
+    **more: Any,
+) -> TableSchema:
     """Return the schema of a long table; `added` columns are of its key, too."""
     rules = (
         ("a missing value has a reason", _reasons),
@@ -218,14 +282,21 @@ def _long(
             _PROBE,
             *added,
             label("quantity", "What is measured; see above.", source, values=tuple(quantities)),
-            label("at", "What of several the number is of (a layer, a kind, a head, a probe), "
-                  "as said above; empty where there is one.", source),
+            label(
+                "at",
+                "What of several the number is of (a layer, a kind, a head, a probe), "
+                "as said above; empty where there is one.",
+                source,
+            ),
             *(
                 Column(name, "float64", "column `unit`", meaning, source, "allowed")
                 for name, meaning in (
                     ("value", "The number."),
-                    ("low", "Lower end of the 95 % interval: a bootstrap over test images (of "
-                     "residuals over groups of scenes) unless the quantity says otherwise."),
+                    (
+                        "low",
+                        "Lower end of the 95 % interval: a bootstrap over test images (of "
+                        "residuals over groups of scenes) unless the quantity says otherwise.",
+                    ),
                     ("high", "Upper end."),
                 )
             ),
@@ -237,30 +308,41 @@ def _long(
         key=("dataset", "model", "layer", "probe", *(c.name for c in added), "quantity", "at"),
         rules=rules,
         **more,
-    )  # fmt: skip
+    )
 
 
 GEOMETRY_SCHEMA = _long(
     "same_object_geometry",
     "What a quadratic probe's scores and the tokens it reads are like on the test scenes, a number "
     "a row.",
-    GEOMETRY, "`studies.same_object.geometry`",
+    GEOMETRY,
+    "`studies.same_object.geometry`",
     order={"layer": layer_number},
-)  # fmt: skip
+)
 EDITS_SCHEMA = _long(
     "same_object_edits",
     "What edits of what a quadratic probe reads in a layer do, on the first test images, a number "
     "a row. The model runs on edited tokens. Of `none`, the tokens as they are: also where "
     "attention goes in the next block.",
-    EDITS, "`studies.same_object.effects`",
+    EDITS,
+    "`studies.same_object.effects`",
     (
-        label("edit", "What is done to b; `none`: nothing.", "config `effects`",
-              values=EDIT_NAMES),
-        share("strength", "", "Of `shuffle` the share of patches that exchange b; of `inject` "
-              "1 - alpha, the share of b that the object's mean replaces; of "
-              "`remove` 1.", "config `effects`", null="never"),
-        label("subspace", "Whose b: `probe`, `beyond` (outside class and position), or a control.",
-              "`studies.same_object.effects`", values=SUBSPACES),
+        label("edit", "What is done to b; `none`: nothing.", "config `effects`", values=EDIT_NAMES),
+        share(
+            "strength",
+            "",
+            "Of `shuffle` the share of patches that exchange b; of `inject` "
+            "1 - alpha, the share of b that the object's mean replaces; of "
+            "`remove` 1.",
+            "config `effects`",
+            null="never",
+        ),
+        label(
+            "subspace",
+            "Whose b: `probe`, `beyond` (outside class and position), or a control.",
+            "`studies.same_object.effects`",
+            values=SUBSPACES,
+        ),
     ),
     rules=(("what is not edited has no subspace or strength", _plain),),
     order={
@@ -269,7 +351,7 @@ EDITS_SCHEMA = _long(
         "subspace": lambda names: names.map(SUBSPACES.index),
         "quantity": lambda names: names.map(list(EDITS).index),
     },
-)  # fmt: skip
+)
 GEOMETRY_TABLE = RowTable(GEOMETRY_SCHEMA, "rows")
 EDITS_TABLE = RowTable(EDITS_SCHEMA, "rows")
 

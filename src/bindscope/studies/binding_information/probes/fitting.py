@@ -67,12 +67,16 @@ def fit(
     def begin(seed: int) -> list[ProbeRun]:
         return [
             start(
-                probe, heads, source.shape, seed, probe.device,
+                probe,
+                heads,
+                source.shape,
+                seed,
+                probe.device,
                 target.parts if probe.jointly else (heads,),
             )
             for target in targets
             for heads in target.heads(probe.jointly)
-        ]  # fmt: skip
+        ]
 
     if probe.protocol == "converged" and probe.convex:
         runs = begin(seeds[0])

@@ -236,5 +236,7 @@ def sinusoids(length: int, width: int) -> Tensor:
 
 
 ENCODERS: dict[str, Callable[[Sequence[int], Any, int], DualEncoder]] = {
-    "product": ProductEncoder, "mlp_set": MlpSetEncoder, "transformer": TransformerEncoder,
-}  # fmt: skip
+    "product": ProductEncoder,
+    "mlp_set": MlpSetEncoder,
+    "transformer": TransformerEncoder,
+}

@@ -54,10 +54,14 @@ def rows(
     for (coverage, seed, split), of_run in zip(runs, trained, strict=True):
         encoder = encoder_of(entry.encoder, sizes, seed, of_run.weights).to(device)
         about = {
-            "trained_coverage": coverage, "trained_seed": seed, "kind": entry.encoder.kind,
-            "n_absent_values": split.missing_values, "dim": entry.encoder.dim,
-            "n_parameters": sum(p.numel() for p in encoder.parameters()), "split_by": "objects",
-        }  # fmt: skip
+            "trained_coverage": coverage,
+            "trained_seed": seed,
+            "kind": entry.encoder.kind,
+            "n_absent_values": split.missing_values,
+            "dim": entry.encoder.dim,
+            "n_parameters": sum(p.numel() for p in encoder.parameters()),
+            "split_by": "objects",
+        }
         scores = list(_scores(entry, encoder, split, seed))
         flags = [*of_run.flags, *unfitted(scores)]
         for row in scores:
@@ -67,10 +71,11 @@ def rows(
 def unfitted(scores: Sequence[Row]) -> list[str]:
     """Return `not_fitted` where training pairs are not recognized: then others say little."""
     (trained,) = (
-        row["value"] for row in scores
+        row["value"]
+        for row in scores
         if (row["split"], row["n_slots"], row["measure"], row["variant"], row["stratum"])
         == ("train", 2, "object", "trained", "all")
-    )  # fmt: skip
+    )
     return [] if trained >= FITTED else ["not_fitted"]
 
 
@@ -123,8 +128,9 @@ def evaluate(
     """
     about = {
         "variant": "full" if candidates is None else "trained",
-        "n_slots": scenes.n_slots, "n_objects": len(scenes.present),
-    }  # fmt: skip
+        "n_slots": scenes.n_slots,
+        "n_objects": len(scenes.present),
+    }
     if candidates is not None:
         queries = replace(queries, objects=queries.objects[candidates], candidates=candidates)
     for row in recognize(queries, z, scenes, resamples=0):

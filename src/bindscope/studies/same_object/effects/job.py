@@ -164,10 +164,14 @@ def compared(
     rows = []
     for what, here in numbers.items():
         controls = [
-            rival for rival in numbers
-            if what and rival and what.subspace == JUDGED and rival.subspace in CONTROLS
+            rival
+            for rival in numbers
+            if what
+            and rival
+            and what.subspace == JUDGED
+            and rival.subspace in CONTROLS
             and rival[:2] == what[:2]
-        ]  # fmt: skip
+        ]
         for (name, at), values in here.items():
             lines, quantity = [make_row(name, values, at=at)], EDITS[name]
             if what is not None and quantity.change:
@@ -198,8 +202,9 @@ def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
     strictest = nearest(rivals, key=lambda control: rivals[control]["value"])
     ends = {
         end: nearest(rival[end] for rival in rivals.values())
-        for end in ("low", "high") if all(rival[end] is not None for rival in rivals.values())
-    }  # fmt: skip
+        for end in ("low", "high")
+        if all(rival[end] is not None for rival in rivals.values())
+    }
     return [rivals[strictest] | ends | {"reason": f"strictest control: {strictest}"}]
 
 
@@ -234,11 +239,13 @@ def refitted_rows(
         tokens = {name: splits[name].sampled_under(what, parts) for name in SPLITS}
         results = [
             fit_probe(
-                probe, *(tokens[name][layer] for name in SPLITS),
-                bootstrap_samples=by.samples, checkpoints=parts,
+                probe,
+                *(tokens[name][layer] for name in SPLITS),
+                bootstrap_samples=by.samples,
+                checkpoints=parts,
             )[-1]
             for probe, (layer, _) in readers
-        ]  # fmt: skip
+        ]
         return join_states([result.state() for result in results])
 
     rows: list[Row] = []
@@ -296,10 +303,12 @@ def interventions() -> list[Intervention]:
     """Return all edits of a layer."""
     edits = [
         Intervention(edit, strength, subspace)
-        for subspace in ("probe", JUDGED, *CONTROLS) if subspace != "mean"
+        for subspace in ("probe", JUDGED, *CONTROLS)
+        if subspace != "mean"
         for edit in ("shuffle", "inject", "remove")
-        for strength in (0.5, 1.0) if edit != "remove" or strength == 1
-    ]  # fmt: skip
+        for strength in (0.5, 1.0)
+        if edit != "remove" or strength == 1
+    ]
     return [*edits, Intervention("remove", 1.0, "mean")]
 
 

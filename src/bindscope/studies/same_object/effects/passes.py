@@ -230,10 +230,13 @@ class Measuring:
         valid, places = block.valid.cpu(), self.scenes.patches[start : start + len(pixels)]
         correlated = _correlated(block, numbers[logits_name(self.layer)], among, places)
         return {
-            **numbers, **correlated, "tokens": block.x[block.valid].cpu(),
+            **numbers,
+            **correlated,
+            "tokens": block.x[block.valid].cpu(),
             "half": ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid],
-            "classes": block.classes.cpu()[valid], "places": places[valid],
-        }, {}  # fmt: skip
+            "classes": block.classes.cpu()[valid],
+            "places": places[valid],
+        }, {}
 
     def unedited(self, checkpoints: Checkpoints | None = None) -> Unedited:
         """Run over the images as they are."""
@@ -308,10 +311,13 @@ def _correlated(
             measures = {
                 "pearson": correlate(both, scores[i][inside]),
                 "beyond_rivals": beyond_rivals(
-                    weights, same[i][inside] > 0, classes[i][valid], positions[i][valid],
+                    weights,
+                    same[i][inside] > 0,
+                    classes[i][valid],
+                    positions[i][valid],
                     x[i][valid],
                 ),
-            }  # fmt: skip
+            }
         for name, values in measures.items():
             per_image[name].append(values)
     return {name: torch.from_numpy(np.stack(parts, 1)) for name, parts in per_image.items()}

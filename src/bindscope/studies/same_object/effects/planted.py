@@ -55,8 +55,11 @@ N_IMAGES = {"train": 40, "val": 16, "test": 30}
 RANK, CLASS_DIMS, PLACE_DIMS, DIM = 6, 3, 4, 22
 # Part of the tokens -> its dimensions; `copy` is where no probe was fitted.
 PARTS = {
-    "binding": slice(0, 6), "class": slice(6, 9), "position": slice(9, 13), "copy": slice(16, 22),
-}  # fmt: skip
+    "binding": slice(0, 6),
+    "class": slice(6, 9),
+    "position": slice(9, 13),
+    "copy": slice(16, 22),
+}
 LAYER, BATCH, BY = 1, 6, Bootstrap(200)
 TOKENS = TokenMap(1, 0, GRID, 1, True)
 SHARPNESS = {"binding": 0.6, "class": 1.0, "position": 0.5, "distance": 0.5, "cosine": 5.0}
@@ -67,9 +70,15 @@ Attends = Literal["binding", "class", "position", "distance", "cosine", "nothing
 
 
 BOUND = Planted(
-    dim=DIM, rank=RANK, class_dims=CLASS_DIMS, place_dims=PLACE_DIMS, rotated=False, position=1.0,
-    nuisance=1.0, noise=0.2,
-)  # fmt: skip
+    dim=DIM,
+    rank=RANK,
+    class_dims=CLASS_DIMS,
+    place_dims=PLACE_DIMS,
+    rotated=False,
+    position=1.0,
+    nuisance=1.0,
+    noise=0.2,
+)
 CLASS, POSITION, BOTH = (
     replace(BOUND, binding=0.0, classes=c, position=p)
     for c, p in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
@@ -100,9 +109,13 @@ class Toy:
         return tokens
 
     def edited_stream(
-        self, pixels: Tensor, layers: Sequence[int], edits: Mapping[int, Edit], *,
+        self,
+        pixels: Tensor,
+        layers: Sequence[int],
+        edits: Mapping[int, Edit],
+        *,
         gradients: bool = False,
-    ) -> Iterator[tuple[int, Tensor]]:  # fmt: skip
+    ) -> Iterator[tuple[int, Tensor]]:
         """Yield the same tokens for all layers."""
         tokens = self._edited(pixels, edits)
         yield from ((layer, tokens) for layer in layers)
@@ -165,9 +178,13 @@ def draw_tokens(
     n = len(scenes)
     places = np.broadcast_to(np.array(list(np.ndindex(GRID))), (n, PATCHES, 2))
     tokens = planted_tokens(
-        scenes.instances.numpy(), classes, places, GRID, replace(content, seed=seed),
+        scenes.instances.numpy(),
+        classes,
+        places,
+        GRID,
+        replace(content, seed=seed),
         SPLITS.index(split) * 10_000,
-    )  # fmt: skip
+    )
     if content.image:
         counts = one_hot(scenes.instances).amax(1).sum(1, keepdim=True).numpy()
         shares = [(classes == c).mean(1, keepdims=True) for c in range(1, CLASSES + 1)]
@@ -197,8 +214,9 @@ class Planting:
         weights = fit_probe(PROBE, *fitted, bootstrap_samples=2)[-1].weights
         self.weights = {
             f"{layer}/0/0.{name}": value
-            for layer in (LAYER, LAYER + 1) for name, value in weights.items()
-        }  # fmt: skip
+            for layer in (LAYER, LAYER + 1)
+            for name, value in weights.items()
+        }
 
     def measuring(self, split: str, attends: Attends, last: int = LAYER + 1) -> Measuring:
         """Return the model of one split, and the probes that read it."""
@@ -240,9 +258,10 @@ def strongest_edits(
 ) -> list[Intervention]:
     """Return edits of some subspaces at full strength."""
     return [
-        what for what in interventions()
+        what
+        for what in interventions()
         if what.strength == 1 and what.edit in edits and what.subspace in subspaces
-    ]  # fmt: skip
+    ]
 
 
 Part = Literal["binding", "class", "position", ""]
@@ -312,8 +331,10 @@ def _case(
 _ALL = [claim.name for claim in EDIT_CLAIMS]
 _ATTENTION = [name for name in _ALL if name.startswith("attention")]
 _RIVALS, _REFITTED, _LOSS = (
-    "attention-beyond-rivals", "refitted-probe-without-subspace", "loss-after-shuffle",
-)  # fmt: skip
+    "attention-beyond-rivals",
+    "refitted-probe-without-subspace",
+    "loss-after-shuffle",
+)
 _MADE = [name for name in _ALL if name != _REFITTED]
 _EDITS = [name for name in _MADE if name != _RIVALS]
 
@@ -329,10 +350,24 @@ EDIT_CASES: tuple[Case, ...] = (
     _case("image-level vector, edited", IMAGE, "cosine", impostor=_MADE),
     _case("edit of class directions", BOUND, "class", "class", of_class=True, impostor=_EDITS),
     _case("empty edit", BOUND, "binding", "binding", emptied=True, impostor=_EDITS),
-    _case("bound, refitted", BOUND, "binding", edits=["remove"], refitted=True,
-          genuine=[_REFITTED]),
-    _case("copied, refitted", BOUND, "binding", edits=["remove"], refitted=True, copied=True,
-          impostor=[_REFITTED]),
-    _case("class only, refitted", CLASS, "class", edits=["remove"], refitted=True,
-          impostor=[_REFITTED]),
-)  # fmt: skip
+    _case(
+        "bound, refitted", BOUND, "binding", edits=["remove"], refitted=True, genuine=[_REFITTED]
+    ),
+    _case(
+        "copied, refitted",
+        BOUND,
+        "binding",
+        edits=["remove"],
+        refitted=True,
+        copied=True,
+        impostor=[_REFITTED],
+    ),
+    _case(
+        "class only, refitted",
+        CLASS,
+        "class",
+        edits=["remove"],
+        refitted=True,
+        impostor=[_REFITTED],
+    ),
+)

@@ -28,16 +28,27 @@ from bindscope.studies.same_object.views import (
 # Quantity -> row of panels, name in the legend, look.
 _ATTENTION: Final[dict[str, tuple[str, str, Look]]] = {
     "pearson": ("correlation", "Pearson", {"color": BLUE, "marker": "o"}),
-    "beyond_rivals": ("correlation", "with the labels, given class, distance, cosine",
-                      {"color": ORANGE, "marker": "^"}),
+    "beyond_rivals": (
+        "correlation",
+        "with the labels, given class, distance, cosine",
+        {"color": ORANGE, "marker": "^"},
+    ),
     "object_share": ("share", "share on the same object", {"color": INK, "marker": "o"}),
-    "uniform_share": ("share", "attention to all alike",
-                      {"color": GREY, "linestyle": (0, (3, 1.5))}),
-}  # fmt: skip
+    "uniform_share": (
+        "share",
+        "attention to all alike",
+        {"color": GREY, "linestyle": (0, (3, 1.5))},
+    ),
+}
 _HEADS: Final[dict[str, Look]] = {
-    "Pearson, single heads": {"color": BLUE, "marker": ".", "linestyle": "none", "alpha": 0.4,
-                              "markersize": 4},
-}  # fmt: skip
+    "Pearson, single heads": {
+        "color": BLUE,
+        "marker": ".",
+        "linestyle": "none",
+        "alpha": 0.4,
+        "markersize": 4,
+    },
+}
 _read = partial(read_grouped, schema=EDITS_SCHEMA)
 _MOST_PANELS = 4  # models of a figure; the table has them all
 
@@ -51,8 +62,10 @@ def _panels(rows: pd.DataFrame, models: Sequence[str]) -> dict[str, pd.DataFrame
 def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Whether attention goes where a probe predicts the same object, a column per model."""
     rows = table[table["edit"] == "none"]
-    some(rows[(rows["quantity"] == "pearson") & rows["value"].notna()],
-         "Attention or scores do not vary anywhere.")  # fmt: skip
+    some(
+        rows[(rows["quantity"] == "pearson") & rows["value"].notna()],
+        "Attention or scores do not vary anywhere.",
+    )
     panels = _panels(rows, models)
     rows = pd.concat(rows.assign(panel=title) for title, rows in panels.items())
     rows = rows.assign(x=rows["layer"].astype(float)).rename(columns=VALUE_ENDS)
@@ -72,10 +85,13 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
             axes.set_title(title, fontsize=8)
         ticks = mean[mean["panel"] == title].drop_duplicates("layer").sort_values("x")
         axes.set_xticks(ticks["x"], ticks["layer"])
-    grid.label("layer of the probe", (
-        "correlation of attention and\nprobe over pairs of patches",
-        "fraction of attention on\nthe same object, %",
-    ))  # fmt: skip
+    grid.label(
+        "layer of the probe",
+        (
+            "correlation of attention and\nprobe over pairs of patches",
+            "fraction of attention on\nthe same object, %",
+        ),
+    )
     return grid.legend({**looks, **_HEADS}, per_row=3)
 
 
@@ -98,8 +114,11 @@ _MEASURES = {
 # Measure -> the same of the edited probe after it was fitted again.
 _AGAIN_OF = {reader.auc_within.name: reader.refitted_auc_within.name for reader in READERS}
 _AGAIN: Final[dict[str, Any]] = {
-    "color": INK, "marker": "o", "markersize": 4, "markerfacecolor": "none",
-}  # fmt: skip
+    "color": INK,
+    "marker": "o",
+    "markersize": 4,
+    "markerfacecolor": "none",
+}
 _MAJORITY: Final[dict[str, Any]] = {"color": GREY, "linestyle": (0, (1, 1.5)), "linewidth": 1.0}
 EditCondition = tuple[str, float]
 
@@ -125,9 +144,13 @@ def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
             axes.set_title(title, fontsize=8)
     for axes in grid.bottom:
         axes.set_xticks(
-            range(len(conditions)), [_words(*condition) for condition in conditions],
-            rotation=60, fontsize=7, ha="right", rotation_mode="anchor",
-        )  # fmt: skip
+            range(len(conditions)),
+            [_words(*condition) for condition in conditions],
+            rotation=60,
+            fontsize=7,
+            ha="right",
+            rotation_mode="anchor",
+        )
     grid.label(y=[_MEASURES[name][0] for name in measures], fontsize=7.5)
     used = [entry for name, entry in _SUBSPACES.items() if (best["subspace"] == name).any()]
     entries = {name: {**look, "linestyle": "none"} for name, look in used}
@@ -170,5 +193,15 @@ def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[EditCond
     looks = {subspace: look for subspace, (_, look) in _SUBSPACES.items()}
     fillings: dict[str, dict[str, Any]] = {name: {}, again: {"markerfacecolor": "none"}}
     for quantity, style in fillings.items():
-        lines(axes, rows[rows["quantity"] == quantity], looks, by="subspace", scale=scale,
-              apart=0.14, bars=1, linestyle="none", markersize=3.5, **style)  # fmt: skip
+        lines(
+            axes,
+            rows[rows["quantity"] == quantity],
+            looks,
+            by="subspace",
+            scale=scale,
+            apart=0.14,
+            bars=1,
+            linestyle="none",
+            markersize=3.5,
+            **style,
+        )

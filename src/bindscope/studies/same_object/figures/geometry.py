@@ -32,8 +32,11 @@ _PANELS = {
     "Place": ("R² of row and column", (("position_r2", ""),), ""),
     "Copies minus originals": (
         "named right, share",
-        (("residual_separability", ""), ("residual_separability_shuffled", ""),
-         ("residual_chance", "")),
+        (
+            ("residual_separability", ""),
+            ("residual_separability_shuffled", ""),
+            ("residual_chance", ""),
+        ),
         "\n(dashed: shuffled; dotted: chance)",
     ),
     "Identical objects": (
@@ -41,7 +44,7 @@ _PANELS = {
         tuple(("cross_score", at) for at in KINDS),
         "\n(dashed: copy; dotted: class;\n-.: others)",
     ),
-}  # fmt: skip
+}
 _DASHES = ((0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of the lines after the first
 
 
@@ -74,8 +77,9 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
         axes.set_xticks(ticks["x"], ticks["layer"])
         if not axes.has_data():
             axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
-    return grid.legend({name: {**style, "markersize": 4} for name, style in look.items()},
-                       per_row=4)  # fmt: skip
+    return grid.legend(
+        {name: {**style, "markersize": 4} for name, style in look.items()}, per_row=4
+    )
 
 
 _MOST_MODELS = 4
@@ -102,13 +106,25 @@ def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
         layers = points.drop_duplicates("layer").sort_values("x")["layer"].tolist()
         cells = points.pivot_table(index="layer", columns="at", values="value")
         drawn = heat_map(
-            axes, cells.reindex(index=layers, columns=layers), rows=layers, columns=layers, size=8,
-            cmap="viridis", vmin=0.5, aspect="equal", number_size=6.5,
+            axes,
+            cells.reindex(index=layers, columns=layers),
+            rows=layers,
+            columns=layers,
+            size=8,
+            cmap="viridis",
+            vmin=0.5,
+            aspect="equal",
+            number_size=6.5,
             numbers=lambda value: (f"{value:.2f}", "black" if value > 0.8 else "white"),
-        )  # fmt: skip
+        )
         axes.set(ylabel="probe of layer", xlabel="on tokens of layer", title=name)
-    grid.figure.colorbar(drawn, ax=[*grid.panels.values()], shrink=0.6, aspect=30,
-                         label="area under ROC within images")  # fmt: skip
+    grid.figure.colorbar(
+        drawn,
+        ax=[*grid.panels.values()],
+        shrink=0.6,
+        aspect=30,
+        label="area under ROC within images",
+    )
     return grid.figure
 
 
@@ -161,9 +177,13 @@ def same_object_maps(
             values = scores[scene, query].reshape([int(n) for n in scenes["grid"]])
             height, width = image.shape[:2]
             drawn = axes.imshow(
-                values, cmap="viridis", vmin=0, vmax=1, interpolation="nearest",
+                values,
+                cmap="viridis",
+                vmin=0,
+                vmax=1,
+                interpolation="nearest",
                 extent=(-0.5, width - 0.5, height - 0.5, -0.5),
-            )  # fmt: skip
+            )
             _mark(axes, scenes, int(queries[scene, query]))
     grid[0, 0].set_title(dataset, fontsize=7.5)
     for axes, (model, layer, _) in zip(grid[0, 1:], chosen, strict=True):

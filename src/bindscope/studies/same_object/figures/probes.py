@@ -45,10 +45,11 @@ _FAMILIES: Final[dict[str, tuple[str, Look]]] = {
 LINES: Final[dict[str, tuple[str, Look]]] = {
     "class_oracle_accuracy": ("true classes", {"linestyle": (0, (6, 2)), "color": PINK}),
     "image_majority_accuracy": (
-        "majority of each image", {"linestyle": (0, (3, 1, 1, 1)), "color": GREY},
+        "majority of each image",
+        {"linestyle": (0, (3, 1, 1, 1)), "color": GREY},
     ),
     "majority_accuracy": ("majority", {"linestyle": (0, (1, 1.5)), "color": GREY}),
-}  # fmt: skip
+}
 _POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK, "linewidth": 1.0}
 _COLUMNS = 4
 _OF_PROBE = ["dataset", "probe", "family"]
@@ -75,8 +76,9 @@ def _families(rows: pd.DataFrame, **style: Any) -> dict[str, Look]:
     there = set(rows["family"])
     return {
         name: {**look, "markersize": 4, **style}
-        for family, (name, look) in _FAMILIES.items() if family in there
-    }  # fmt: skip
+        for family, (name, look) in _FAMILIES.items()
+        if family in there
+    }
 
 
 def _rivals(positions: pd.DataFrame) -> list[Any]:
@@ -170,9 +172,14 @@ def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
         axes.plot(value, at, **look, markersize=4.5)
         if row["family"] == "quadratic":
             axes.annotate(
-                f"layer {row['layer']}", (high, at), xytext=(6, 0), fontsize=7,
-                textcoords="offset points", va="center", color=GREY,
-            )  # fmt: skip
+                f"layer {row['layer']}",
+                (high, at),
+                xytext=(6, 0),
+                fontsize=7,
+                textcoords="offset points",
+                va="center",
+                color=GREY,
+            )
     _reference(axes.axvline, rows)
     axes.set_yticks(range(len(order)), order)
     axes.set_ylim(len(order) - 0.5, -0.5)
@@ -180,8 +187,14 @@ def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
     values_along_x(axes)
 
 
-_BY_DISTANCE = ("quadratic", "quadratic_position", "diagonal", "class_position", "class_pointwise",
-                "cosine")  # fmt: skip
+_BY_DISTANCE = (
+    "quadratic",
+    "quadratic_position",
+    "diagonal",
+    "class_position",
+    "class_pointwise",
+    "cosine",
+)
 SMALLEST_PAIRS = 200  # pairs of a bin, below which no curve has a point there
 
 
@@ -201,11 +214,14 @@ def same_object_strata(
     rows = rows.astype({"n_pairs": float})
     rows = over_models(rows[rows["family"].isin(_BY_DISTANCE)], [*_OF_PROBE, "distance"])
     # A score that parts same from different needs both among the pairs of a bin.
-    rows = _by_panel(some(
-        rows[rows["auc_within"].notna() & (rows["n_pairs"] >= SMALLEST_PAIRS)],
-        "No scene has two objects of one class at a distance that two patches of one object also "
-        "have: there is nothing to tell apart within a class.",
-    ), models)  # fmt: skip
+    rows = _by_panel(
+        some(
+            rows[rows["auc_within"].notna() & (rows["n_pairs"] >= SMALLEST_PAIRS)],
+            "No scene has two objects of one class at a distance that two patches of one object "
+            "also have: there is nothing to tell apart within a class.",
+        ),
+        models,
+    )
     positions = table[(table["model"] == NO_MODEL) & (table["family"] == "position")]
     positions = positions[positions["auc_within"].notna()]
     bins = [name for name in DISTANCES if name in set(rows["distance"])]
@@ -213,8 +229,17 @@ def same_object_strata(
     placed = positions[positions["distance"].isin(bins)]
     placed = placed.assign(x=placed["distance"].map(bins.index))
     grid = wrapped(dict.fromkeys(rows["panel"]), _COLUMNS, (0.9, 1.9), sharex=True, sharey=True)
-    facets(rows, _probes(rows), grid, "panel", y="auc_within", by="probe", band=0.15,
-           markersize=3.5, title=str)  # fmt: skip
+    facets(
+        rows,
+        _probes(rows),
+        grid,
+        "panel",
+        y="auc_within",
+        by="probe",
+        band=0.15,
+        markersize=3.5,
+        title=str,
+    )
     for panel, axes in grid.panels.items():
         dataset = rows.loc[rows["panel"] == panel, "dataset"].iloc[0]
         base = placed[placed["dataset"] == dataset]

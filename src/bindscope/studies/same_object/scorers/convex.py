@@ -285,8 +285,10 @@ class Fit:
 def form_of(name: str, covariance: Covariance) -> PairForm:
     """Return a form of the ladder."""
     products: dict[str, list[Part]] = {
-        "linear": [], "diagonal": [Diagonal(covariance)], "quadratic": [Quadratic(covariance)],
-    }  # fmt: skip
+        "linear": [],
+        "diagonal": [Diagonal(covariance)],
+        "quadratic": [Quadratic(covariance)],
+    }
     return PairForm([*products[name], Linear(covariance)])
 
 
