@@ -81,14 +81,16 @@ def few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def published() -> pd.DataFrame:
     """Return the paper's table."""
-    from bindscope.studies.binding_information.published import read_published
+    from bindscope.studies.binding_information.published import COLUMNS
+    from bindscope.tables.published import read_published
 
-    return read_published(PUBLISHED / "binding_information.csv")
+    return read_published(PUBLISHED / "binding_information.csv", COLUMNS)
 
 
 @pytest.fixture(scope="session")
 def trends() -> pd.DataFrame:
     """Return the paper's numbers beside its table."""
-    from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
+    from bindscope.studies.binding_information.published import TREND_COLUMNS
+    from bindscope.tables.published import read_published
 
     return read_published(PUBLISHED / "trends.csv", TREND_COLUMNS)

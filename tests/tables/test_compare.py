@@ -7,9 +7,9 @@ from sample_tables import default_table, make_row, make_table, paper_table
 
 from bindscope.core.errors import StoreError
 from bindscope.studies.binding_information.published import (
+    COLUMNS,
     TREND_COLUMNS,
     beside,
-    read_published,
     slug,
     why_not,
 )
@@ -17,6 +17,7 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.compare import compare as compare_any
 from bindscope.tables.compare import compared, main, trained_models, write_reference
+from bindscope.tables.published import read_published
 from bindscope.tables.write import write_table
 
 CLONE = Path(__file__).parents[2]
@@ -122,7 +123,7 @@ def test_a_bad_reference_is_refused(tmp_path):
 
 
 def test_published_bits_and_shares_agree():
-    numbers = read_published(PUBLISHED / "binding_information.csv")
+    numbers = read_published(PUBLISHED / "binding_information.csv", COLUMNS)
     wide = numbers[numbers["table"] == "Table 3"].pivot_table(
         index="probe", columns="quantity", values="value", sort=False
     )
@@ -132,7 +133,7 @@ def test_published_bits_and_shares_agree():
 
 
 def test_published_numbers_stand_beside_the_same_setting_only():
-    numbers = read_published(PUBLISHED / "binding_information.csv")
+    numbers = read_published(PUBLISHED / "binding_information.csv", COLUMNS)
     both = beside(paper_table(), numbers)
     assert set(both["probe"]) == {"linear", "quadratic", "dnn", "attention_quadratic"}
     loss = both[(both["quantity"] == "loss_object_bits") & (both["probe"] == "quadratic")].iloc[0]
@@ -160,7 +161,7 @@ def test_views_take_the_deepest_layer_and_average_seeds():
 
 
 def test_published_numbers_name_their_source():
-    numbers = read_published(PUBLISHED / "binding_information.csv")
+    numbers = read_published(PUBLISHED / "binding_information.csv", COLUMNS)
     assert numbers["value"].notna().all()
     assert set(numbers["unit"]) == {"bits", "share"}
     trends = read_published(PUBLISHED / "trends.csv", TREND_COLUMNS)
@@ -169,11 +170,11 @@ def test_published_numbers_name_their_source():
     for frame in (numbers, trends):
         assert frame["paper"].str.contains(r"arXiv \d{4}\.\d{5}").all()
     with pytest.raises(StoreError, match="has columns"):
-        read_published(PUBLISHED / "trends.csv")
+        read_published(PUBLISHED / "trends.csv", COLUMNS)
 
 
 def test_another_model_on_the_papers_dataset_is_not_compared():
-    numbers = read_published(PUBLISHED / "binding_information.csv")
+    numbers = read_published(PUBLISHED / "binding_information.csv", COLUMNS)
     table = paper_table()
     table["model"] = "mine"
     assert not len(beside(table, numbers))

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.names import PAPERS
 from bindscope.studies.binding_information.quantities import BEYOND, COUNTS, WHOLE
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
-from bindscope.tables.rows import PathLike
+from bindscope.tables.published import read_published
 
 COLUMNS = [
     "paper",
@@ -54,23 +53,9 @@ PRINTED_DIGITS_BITS = 0.05
 """The papers print entropies with one decimal."""
 
 
-def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame:
-    """Read a file about the papers: text, and numbers (empty: NaN); StoreError if it is damaged."""
-    remedy = "restore it: git checkout -- resources/published"
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(str(path), f"cannot be read ({error})", remedy) from error
-    if list(frame.columns) != columns:
-        raise StoreError(str(path), f"has columns {', '.join(frame.columns)}", remedy)
-    for name in frame.columns.intersection(["value", COUNTS.entropy, BEYOND.entropy]):
-        frame[name] = pd.to_numeric(frame[name].replace("", None))
-    return frame
-
-
 def read_papers_table(inputs: Inputs) -> pd.DataFrame:
     """Read the paper's main table."""
-    return read_published(inputs.resources["binding_information"])
+    return read_published(inputs.resources["binding_information"], COLUMNS)
 
 
 def read_trends(inputs: Inputs) -> pd.DataFrame:
@@ -84,7 +69,8 @@ def read_histograms(inputs: Inputs) -> pd.DataFrame:
     Per `dataset` its `title`, the two entropies, and `share` = H(M|F) / H(O|F), the beta* of a
     representation of the counts alone (NaN where that cannot be counted, `note` says why).
     """
-    histograms = read_published(inputs.resources["histograms"], HISTOGRAM_COLUMNS)
+    numbers = [COUNTS.entropy, BEYOND.entropy]
+    histograms = read_published(inputs.resources["histograms"], HISTOGRAM_COLUMNS, numbers)
     return histograms.assign(share=histograms[COUNTS.entropy] / histograms[BEYOND.entropy])
 
 
