@@ -7,8 +7,9 @@ import numpy as np
 import bindscope
 from bindscope.core.files import write_json
 from bindscope.core.splits import SPLITS
-from bindscope.priors.assignments import Scene, assignment_rows
+from bindscope.priors.assignments import assignment_rows
 from bindscope.sources.records import read_records
+from bindscope.core.array_types import Integers
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a JSON list, a row per split: means over its scenes, in bits."""
     shape = job.spec["sizes"]
-    splits: dict[str, list[Scene]] = {}
+    splits: dict[str, list[Integers]] = {}
     for split in SPLITS:
         records = read_records(job.input.records[0], split, 0, job.spec["n_scenes"][split])
         splits[split] = [

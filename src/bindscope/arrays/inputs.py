@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from bindscope.arrays.precision import in_float32
 from bindscope.config.wording import instead
+from bindscope.core.array_types import Array, Integers
 from bindscope.core.errors import InputError
 from bindscope.core.splits import SPLITS
-from bindscope.fitting.rows import Array, Rows
+from bindscope.fitting.rows import Rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Integers = npt.NDArray[np.int64]
 
 _AXES = {2: "(N, d)", 3: "(N, T, d)"}
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scipy.stats import binom
 
 from bindscope.arrays.inputs import Representation
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.fitting.rows import whole
 
 DUPLICATES_REASON: Final = "test scenes have near-duplicates in train: give `groups`"
@@ -42,8 +43,6 @@ _METRIC_ROUNDS = 4
 _CLOSE_PAIRS = 0.8  # of the closest pairs: other scenes have no copy
 _SHRINKAGE = 0.1  # of the scatter toward one of equal directions
 
-Doubles = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
 

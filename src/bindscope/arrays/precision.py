@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bindscope.fitting.rows import Array
+from bindscope.core.array_types import Array
 
 _DISTANT = 1e3  # deviations from 0 of a mean that takes the digits of float32
 _SMALLEST, _LARGEST = 1e-15, 1e15  # whose squares float32 holds

@@ -12,18 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from bindscope.core.array_types import Integers
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows, Rows, row_bytes
 from bindscope.fitting.standardise import Standardiser
-from bindscope.fitting.streaming import (
-    Column,
-    Indices,
-    Part,
-    batches,
-    buffers,
-    epoch_order,
-    in_order,
-)
+from bindscope.fitting.streaming import Column, Part, batches, buffers, epoch_order, in_order
 
 BLOCKS_PER_BUFFER = 16
 READ_BYTES = 32 * 2**20
@@ -77,7 +70,7 @@ class Columns:
             file = int(getattr(train[self.scaled[0]], "block", 1))  # scenes that are read at a time
             self.block = max(self.block // file * file, min(file, self.block))
 
-    def train(self, batch: int, *, rest: bool = False) -> Iterator[tuple[list[Tensor], Indices]]:
+    def train(self, batch: int, *, rest: bool = False) -> Iterator[tuple[list[Tensor], Integers]]:
         """Yield training batches without end: columns, and the scenes' indices.
 
         Full ones only, or, with `rest`, what is left of each epoch as a smaller one too. A batch
@@ -92,7 +85,7 @@ class Columns:
             yield from epoch_order(self.scenes["train"], self.block, self.buffer, rng(0, 1, epoch))
             epoch += 1
 
-    def split(self, name: str, batch: int) -> Iterator[tuple[list[Tensor], Indices]]:
+    def split(self, name: str, batch: int) -> Iterator[tuple[list[Tensor], Integers]]:
         """Yield all scenes of a split in order."""
         columns = self._columns(name)
         plan = in_order(self.scenes[name], _at_a_time(columns))

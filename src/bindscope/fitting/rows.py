@@ -7,9 +7,8 @@ from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from bindscope.core.array_types import Array
 
 
 @runtime_checkable

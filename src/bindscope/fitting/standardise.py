@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bindscope.fitting.rows import Array
+from bindscope.core.array_types import Array
 
 CONSTANT = 1e-5
 ALIAS, PADDING = 256, 16  # floats

@@ -15,14 +15,13 @@ from itertools import cycle
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bindscope.fitting.rows import Array, ArrayRows, Rows
+from bindscope.core.array_types import Array, Integers
+from bindscope.fitting.rows import ArrayRows, Rows
 from bindscope.fitting.standardise import Standardiser, padded_width
 
-Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
 GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
 
@@ -31,7 +30,7 @@ class Part(NamedTuple):
     """What one buffer holds: ranges of scenes, their permutation, and if it ends an epoch."""
 
     ranges: Sequence[tuple[int, int]]
-    order: Indices
+    order: Integers
     last: bool
 
 
@@ -73,7 +72,7 @@ class Column:
         width = shape[-1] if len(shape) < 3 else padded_width(shape[-1])
         return torch.from_numpy(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
 
-    def put(self, out: Tensor, content: Array, rows: Indices) -> None:
+    def put(self, out: Tensor, content: Array, rows: Integers) -> None:
         """Fill `out` with some rows of a buffer, a few at a time."""
         step = max(1, GROUP // max(1, content[:1].size))
         if self.scaling is not None:
@@ -91,7 +90,7 @@ class Column:
 
 def batches(
     columns: Sequence[Column], plan: Iterable[Part], batch: int, *, rest: bool = False
-) -> Generator[tuple[list[Tensor], Indices], None, None]:
+) -> Generator[tuple[list[Tensor], Integers], None, None]:
     """Yield batches (a tensor per column, scenes) of a plan, made and read ahead.
 
     A batch may join two buffers. What is left at the end of an epoch is dropped, or, with `rest`,
@@ -104,9 +103,9 @@ def batches(
 
 def _batched(
     columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
-) -> Generator[tuple[list[Tensor], Indices], None, None]:
+) -> Generator[tuple[list[Tensor], Integers], None, None]:
     ring = cycle([[column.empty(batch) for column in columns] for _ in range(2)])
-    batch_arrays, scenes, have = next(ring), list[Indices](), 0
+    batch_arrays, scenes, have = next(ring), list[Integers](), 0
     with closing(buffers([column.rows for column in columns], plan)) as filled:
         for content, part in filled:
             index = np.concatenate([np.arange(*pair) for pair in part.ranges])

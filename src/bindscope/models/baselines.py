@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Singles, UInt8
 from bindscope.models.base import LayerShape, TokenMap
 from bindscope.scenes.palette import COLORS
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from bindscope.config.models import Baseline as BaselineEntry
     from bindscope.core.interfaces import Layer
 
-UInt8 = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 
 LEVELS: Final = 4  # of a channel, in `color_histogram`
 SIDE: Final = 12  # of what `pixels` gives
@@ -38,7 +37,7 @@ SIDE: Final = 12  # of what `pixels` gives
 KNOTS: Final = np.concatenate([np.arange(0, 1024, 2), np.geomspace(1024, 2**16, 97)])
 
 
-def color_histogram(images: UInt8) -> Floats:
+def color_histogram(images: UInt8) -> Singles:
     """Return the share of pixels in each of 4 x 4 x 4 bins of RGB.
 
     Parameters
@@ -56,11 +55,11 @@ def color_histogram(images: UInt8) -> Floats:
     n, n_bins = len(images), LEVELS**3
     flat = bins.reshape(n, -1) + n_bins * np.arange(n)[:, None]
     counts = np.bincount(flat.ravel(), minlength=n * n_bins).reshape(n, n_bins)
-    shares: Floats = (counts / bins[0].size).astype(np.float32)
+    shares: Singles = (counts / bins[0].size).astype(np.float32)
     return shares
 
 
-def color_areas(images: UInt8, palette: Sequence[tuple[int, int, int]]) -> Floats:
+def color_areas(images: UInt8, palette: Sequence[tuple[int, int, int]]) -> Singles:
     """Return how many pixels have exactly each color of a palette, in a code for linear probes.
 
     The number of pixels of a color is written as its share, and as its place between `KNOTS`: its
@@ -95,7 +94,7 @@ def packed_colors(colors: NDArray[Any]) -> NDArray[np.int32]:
     return np.asarray((red * 256 + green) * 256 + blue)
 
 
-def area_codes(areas: NDArray[np.integer], n_pixels: int) -> Floats:
+def area_codes(areas: NDArray[np.integer], n_pixels: int) -> Singles:
     """Return numbers of pixels (N, colors) of images of `n_pixels` as codes; see `color_areas`."""
     upper = np.clip(np.searchsorted(KNOTS, areas), 1, len(KNOTS) - 1)
     weight = (areas - KNOTS[upper - 1]) / (KNOTS[upper] - KNOTS[upper - 1])
@@ -106,7 +105,7 @@ def area_codes(areas: NDArray[np.integer], n_pixels: int) -> Floats:
     return codes.reshape(len(areas), -1)
 
 
-def pixels(images: UInt8) -> Floats:
+def pixels(images: UInt8) -> Singles:
     """Return images as 12 x 12 pixels, means over areas of equal size, from 0 to 1.
 
     Parameters
@@ -121,11 +120,11 @@ def pixels(images: UInt8) -> Floats:
     """
     rows, columns = (_pooling(side) for side in images.shape[1:3])
     pooled = np.einsum("ih,nhwc,jw->nijc", rows, images.astype(np.float32), columns, optimize=True)
-    means: Floats = (pooled / 255.0).reshape(len(images), -1).astype(np.float32)
+    means: Singles = (pooled / 255.0).reshape(len(images), -1).astype(np.float32)
     return means
 
 
-def _pooling(side: int) -> Floats:
+def _pooling(side: int) -> Singles:
     """Return the share of each of `side` pixels in each of `SIDE` equal parts, (SIDE, side)."""
     edges = np.linspace(0, side, SIDE + 1)
     starts, ends = np.arange(side), np.arange(side) + 1
@@ -153,7 +152,7 @@ class Baseline:
     words: str
     dim: int
     discards_place: bool
-    describe: Callable[[UInt8], Floats]
+    describe: Callable[[UInt8], Singles]
 
 
 # By the name of the model in a configuration.

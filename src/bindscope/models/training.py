@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled
+from bindscope.core.array_types import UInt8
 from bindscope.core.errors import ModelError
 from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.core.registries import OBJECTIVES, resolve
@@ -26,7 +27,7 @@ from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.plans import training_plan
-from bindscope.models.objectives.base import Objective, Setting, UInt8
+from bindscope.models.objectives.base import Objective, Setting
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.training_scenes import Batch, Scenes
 from bindscope.models.vit import ViT, build, transform

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import SceneDistribution
+from bindscope.core.array_types import UInt8
 from bindscope.core.splits import SplitName
 from bindscope.scenes.render import render_scenes
-
-UInt8 = NDArray[np.uint8]
 
 AT_ONCE = 1024  # scenes that are drawn at a time
 # Scenes of a seed begin here in their split, far beyond those of any store.

@@ -26,13 +26,12 @@ from bindscope.codes.space import (
     outcome_weights,
 )
 from bindscope.config.codes import SceneDistribution
+from bindscope.core.array_types import Bits
 from bindscope.priors.counts import count_anchors
 from bindscope.priors.log_ratios import LogOdds, log_ratio
 
 CLIP_NATS = 30.0
 _BLOCK = 65536
-
-Bits = npt.NDArray[np.uint8]
 
 
 def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[Any]]:

@@ -15,14 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.codes.space import cells_within, feature_code, group_slices, ones_before
-
-Bits = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float64]
+from bindscope.core.array_types import Bits, Doubles
 
 
 def approximate_odds(
     objects: Bits, sizes: Sequence[int], shares: Sequence[float]
-) -> dict[str, Floats]:
+) -> dict[str, Doubles]:
     """Log-odds of every bit given those before it, nats, infinite where a bit is certain.
 
     Codes are uint8 (N, K), none empty; `shares` say how often a scene has 1, 2, ... objects.
@@ -38,7 +36,7 @@ def approximate_odds(
     }
 
 
-def _object(objects: Bits, shares: Sequence[float]) -> Floats:
+def _object(objects: Bits, shares: Sequence[float]) -> Doubles:
     """Log-odds of o_k given the number of ones so far, by the recursion of `finishing_table`."""
     n_cells = objects.shape[1]
     weights = [log(share) - log(comb(n_cells, m)) for m, share in enumerate(shares, start=1)]
@@ -48,11 +46,11 @@ def _object(objects: Bits, shares: Sequence[float]) -> Floats:
         with np.errstate(invalid="ignore"):
             odds[cell] = row[1:] - row[:-1]
         row = np.append(np.logaddexp(row[:-1], row[1:]), -np.inf)
-    result: Floats = odds[np.arange(n_cells), ones_before(objects)]
+    result: Doubles = odds[np.arange(n_cells), ones_before(objects)]
     return result
 
 
-def _feature(features: Bits, sizes: Sequence[int]) -> Floats:
+def _feature(features: Bits, sizes: Sequence[int]) -> Doubles:
     odds = np.zeros(features.shape)
     for columns in group_slices(sizes):
         empty = features[:, columns.start : columns.stop - 1].sum(1, dtype=np.int64) == 0
@@ -60,7 +58,7 @@ def _feature(features: Bits, sizes: Sequence[int]) -> Floats:
     return odds
 
 
-def _object_given_feature(objects: Bits, features: Bits, sizes: Sequence[int]) -> Floats:
+def _object_given_feature(objects: Bits, features: Bits, sizes: Sequence[int]) -> Doubles:
     inside = cells_within(features, sizes)
     share = 0.5 / (_from_here(inside) + 1)
     values = np.unravel_index(np.arange(objects.shape[1]), tuple(sizes))
@@ -70,7 +68,7 @@ def _object_given_feature(objects: Bits, features: Bits, sizes: Sequence[int]) -
             places = np.maximum(_from_here(inside[:, cells]), 1)
             share[:, cells] = np.maximum(share[:, cells], unused / places)
     with np.errstate(divide="ignore"):
-        odds: Floats = np.log(share) - np.log1p(-share)
+        odds: Doubles = np.log(share) - np.log1p(-share)
     return np.where(inside, odds, -np.inf)
 
 

@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.core.errors import BindscopeError
-from bindscope.priors.multisets import Floats, Lattice, Row, level_sizes
+from bindscope.priors.multisets import Lattice, Row, level_sizes
 from bindscope.priors.shared_codes import TooManyTablesError, entropy_given_code
 
 SMALLEST_WEIGHT = 1e-12  # of pairs that never occur, as in the released code
@@ -44,7 +45,6 @@ MAX_TABLES = 1 << 22  # tables of shared codes listed at a time
 # Scenes of equal margins are computed together, at most so many numbers in an array.
 _BATCH = 1 << 20
 
-Scene = npt.NDArray[np.int64]
 Margins = tuple[int, ...]
 
 
@@ -56,9 +56,9 @@ class AssignmentEntropies:
     objects, and over object codes.
     """
 
-    assignment_bits: Floats
-    multiset_bits: Floats
-    code_bits: Floats
+    assignment_bits: Doubles
+    multiset_bits: Doubles
+    code_bits: Doubles
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Problem:
     column_sizes: Margins
 
 
-def corpus_log_weights(scenes: Iterable[Scene], n_categories: int, n_values: int) -> Floats:
+def corpus_log_weights(scenes: Iterable[Integers], n_categories: int, n_values: int) -> Doubles:
     """Return log w(category, value), nats; w is the share of the corpus' objects, at least 1e-12.
 
     Scenes are integer (n, 2) each, category and value of every object: use the training split. A
@@ -89,7 +89,7 @@ def corpus_log_weights(scenes: Iterable[Scene], n_categories: int, n_values: int
     return np.asarray(np.log(np.maximum(counts / counts.sum(), SMALLEST_WEIGHT)))
 
 
-def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> AssignmentEntropies:
+def assignment_entropies(scenes: Sequence[Integers], log_weights: Doubles) -> AssignmentEntropies:
     """Compute the three entropies of every scene; those with the same margins share a program.
 
     Scenes are integer (n, 2) each, category and value of every object, n may be 0; only the two
@@ -116,7 +116,7 @@ def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> Assign
 
 
 def assignment_rows(
-    splits: Mapping[str, Sequence[Scene]], shape: tuple[int, int]
+    splits: Mapping[str, Sequence[Integers]], shape: tuple[int, int]
 ) -> list[dict[str, Any]]:
     """Average the entropies over each split, weights from `train`; bits."""
     log_weights = corpus_log_weights(splits["train"], *shape)
@@ -132,7 +132,7 @@ def assignment_rows(
 
 
 def _by_margins(
-    scenes: Sequence[Scene], shape: tuple[int, ...]
+    scenes: Sequence[Integers], shape: tuple[int, ...]
 ) -> Mapping[Margins, Mapping[Margins, list[tuple[int, _Problem]]]]:
     """Sort scenes into those that can be computed together: column sizes -> row sizes -> scenes."""
     grouped: dict[Margins, dict[Margins, list[tuple[int, _Problem]]]]
@@ -146,7 +146,7 @@ def _by_margins(
     return grouped
 
 
-def _check_scene(scene: Scene, shape: tuple[int, ...], number: int) -> None:
+def _check_scene(scene: Integers, shape: tuple[int, ...], number: int) -> None:
     if scene.ndim != 2 or scene.shape[1] != 2 or not np.issubdtype(scene.dtype, np.integer):
         problem = f"must be integers (n, 2), not {scene.dtype} {scene.shape}"
     elif scene.size and ((scene < 0).any() or (scene >= np.array(shape)).any()):
@@ -156,7 +156,7 @@ def _check_scene(scene: Scene, shape: tuple[int, ...], number: int) -> None:
     raise BindscopeError(f"scene {number}", problem, "give category and value of every object")
 
 
-def _problem(scene: Scene, number: int) -> _Problem:
+def _problem(scene: Integers, number: int) -> _Problem:
     """Sort the margins and choose which of the two are columns."""
     categories, values = (_margin(scene[:, axis]) for axis in (0, 1))
     transposed = _states(categories[1]) < _states(values[1])
@@ -202,8 +202,8 @@ def _solve(
     lattice: Lattice,
     row_sizes: Margins,
     scenes: Sequence[tuple[int, _Problem]],
-    log_weights: Floats,
-) -> Floats:
+    log_weights: Doubles,
+) -> Doubles:
     """Compute scenes together if their tables fit the limit together, else one by one."""
     try:
         limit = MAX_TABLES // len(scenes)
@@ -219,9 +219,9 @@ def _entropies(
     lattice: Lattice,
     row_sizes: Margins,
     scenes: Sequence[tuple[int, _Problem]],
-    log_weights: Floats,
+    log_weights: Doubles,
     max_tables: int,
-) -> Floats:
+) -> Doubles:
     """Return float64 (3, B), bits, of scenes that differ in their weights only."""
     weights = np.stack(
         [

@@ -35,6 +35,7 @@ from bindscope.codes.space import (
     ones_before,
 )
 from bindscope.config.observed import CountedSpace
+from bindscope.core.array_types import Bits, Doubles, Integers
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import clipped, log_odds
@@ -47,10 +48,6 @@ TARGETS = ("object", "feature", "object_given_feature")
 _RESOLUTION = 16  # of the weights of numbers of objects
 _LARGEST_NATS = 15.0  # of a corrected bit, so that what is open stays open
 _PARTS = 32  # of the contexts that all bits share, for each number of objects so far
-
-Bits = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 class Exchangeable(CodeSpace):
@@ -71,7 +68,7 @@ class Exchangeable(CodeSpace):
         # Counts of more outcomes are exact too, but take Python's integers and too long.
         self.countable = outcomes < 2**63
 
-    def log_odds(self, objects: Bits) -> dict[str, Floats]:
+    def log_odds(self, objects: Bits) -> dict[str, Doubles]:
         """Prior log-odds of scenes, exact where the space is not too large for that."""
         if self.countable:
             return log_odds(self, objects)
@@ -99,9 +96,9 @@ class Contexts:
     """
 
     bits: Bits
-    base: Floats
-    common: Ints
-    specific: tuple[Ints, ...]
+    base: Doubles
+    common: Integers
+    specific: tuple[Integers, ...]
 
 
 class CountedPrior:
@@ -120,12 +117,12 @@ class CountedPrior:
             losses = [_bits(val[target], tables.odds(val[target], s)).mean() for s in STRENGTHS]
             self.strengths[target] = STRENGTHS[int(np.argmin(losses))]
 
-    def log_odds(self, split: str) -> dict[str, Floats]:
+    def log_odds(self, split: str) -> dict[str, Doubles]:
         """Log-odds of every bit given those before it, as of `priors.anchors.log_odds`."""
         known = self._known[split]
         return {t: self._tables[t].odds(known[t], self.strengths[t]) for t in TARGETS}
 
-    def loss_bits(self, split: str) -> dict[str, Floats]:
+    def loss_bits(self, split: str) -> dict[str, Doubles]:
         """Return -log2 q of every scene, float64 (N,), by target."""
         odds = self.log_odds(split)
         return {t: _bits(self._known[split][t], odds[t]) for t in TARGETS}
@@ -213,12 +210,12 @@ class _Tables:
         n_bits = train.bits.shape[1]
         lengths = (n_bits, cap * _PARTS, *[n_bits * cap**2] * len(train.specific))
         one_each = np.ones(len(ones))
-        self._counts: list[list[Floats]] = [
+        self._counts: list[list[Doubles]] = [
             [np.bincount(key, w, length).astype(np.float64) for w in (one_each, ones, expected)]
             for key, length in zip(self._keys(train, free), lengths, strict=True)
         ]
 
-    def odds(self, contexts: Contexts, strength: float) -> Floats:
+    def odds(self, contexts: Contexts, strength: float) -> Doubles:
         """Log-odds of every bit."""
         free = np.isfinite(contexts.base)
         exact, common, *finer = self._keys(contexts, free)
@@ -232,7 +229,7 @@ class _Tables:
         odds[free] = _logit(estimate)
         return odds
 
-    def _keys(self, contexts: Contexts, free: npt.NDArray[np.bool_]) -> Iterator[Ints]:
+    def _keys(self, contexts: Contexts, free: npt.NDArray[np.bool_]) -> Iterator[Integers]:
         """Where the counts of the bits that are open stand: by itself, common, own contexts."""
         place = np.broadcast_to(np.arange(free.shape[1]), free.shape)[free]
         yield place
@@ -241,38 +238,38 @@ class _Tables:
             yield place * self._cap**2 + context[free]
 
 
-def _lift(counts: Sequence[Floats], strength: float) -> Floats:
+def _lift(counts: Sequence[Doubles], strength: float) -> Doubles:
     """Log of what the odds in a context are multiplied with; 0 where nothing was seen."""
     total, ones, expected = counts
     share = np.where(total > 0, expected / np.maximum(total, 1), 0.5)
     return _logit((ones + strength * share) / (total + strength)) - _logit(share)
 
 
-def _bits(contexts: Contexts, odds: Floats) -> Floats:
+def _bits(contexts: Contexts, odds: Doubles) -> Doubles:
     """-log2 of the probability that log-odds give to each code."""
     losses = np.logaddexp(0, np.where(contexts.bits == 1, -odds, odds))
-    result: Floats = losses.sum(axis=1) / np.log(2)
+    result: Doubles = losses.sum(axis=1) / np.log(2)
     return result
 
 
-def _sigmoid(odds: Floats) -> Floats:
-    result: Floats = 1 / (1 + np.exp(-odds))
+def _sigmoid(odds: Doubles) -> Doubles:
+    result: Doubles = 1 / (1 + np.exp(-odds))
     return result
 
 
-def _logit(probability: Floats) -> Floats:
-    result: Floats = np.log(probability) - np.log1p(-probability)
+def _logit(probability: Doubles) -> Doubles:
+    result: Doubles = np.log(probability) - np.log1p(-probability)
     return result
 
 
-def _of_object(objects: Bits, base: Floats, cap: int) -> Contexts:
+def _of_object(objects: Bits, base: Doubles, cap: int) -> Contexts:
     """O: how many objects there are so far, and in which part of the code we are."""
     so_far = np.minimum(ones_before(objects), cap - 1)
     part = np.arange(objects.shape[1]) * _PARTS // objects.shape[1]
     return Contexts(objects, base, so_far * _PARTS + part, (so_far,))
 
 
-def _of_feature(features: Bits, base: Floats, sizes: Sequence[int], cap: int) -> Contexts:
+def _of_feature(features: Bits, base: Doubles, sizes: Sequence[int], cap: int) -> Contexts:
     """F: how many values there are so far in the group, and in the groups before."""
     within, earlier = np.empty((2, *features.shape), np.int64)
     group_of = np.empty(features.shape[1], np.int64)
@@ -286,7 +283,7 @@ def _of_feature(features: Bits, base: Floats, sizes: Sequence[int], cap: int) ->
 
 
 def _of_object_given_feature(
-    objects: Bits, features: Bits, base: Floats, sizes: Sequence[int], cap: int
+    objects: Bits, features: Bits, base: Doubles, sizes: Sequence[int], cap: int
 ) -> Contexts:
     """O given F: how many objects there are so far, and how many cells of F are left.
 

@@ -38,10 +38,9 @@ from bindscope.codes.margins import (
 )
 from bindscope.codes.prefix import distinct_rows, integer_dtype
 from bindscope.codes.space import CodeSpace, n_outcomes, outcome_weights
+from bindscope.core.array_types import Bits, Integers
 from bindscope.priors.log_ratios import LogOdds, log_ratio
 
-Bits = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 Ways = npt.NDArray[np.object_]
 
 # Pairs of sorted row and column sums, over all numbers of used values: 8 x 8 values with up to 16
@@ -115,11 +114,11 @@ def count_log_odds(space: CodeSpace, objects: Bits) -> LogOdds:
     levels, allowed = count_levels(space), _allowed(space)
     n_used = [(sums > 0).sum(axis=1, keepdims=True) for sums in (rows, columns)]
 
-    def of_row(state: Ints) -> list[int]:
+    def of_row(state: Integers) -> list[int]:
         used, across = state[:2].tolist()
         return _row_ways(used, across, as_sums(state[2:]), allowed)
 
-    def of_column(state: Ints) -> list[int]:
+    def of_column(state: Integers) -> list[int]:
         across_sums, before = (
             as_sums(state[1 : 1 + rows.shape[1]]),
             as_sums(state[1 + rows.shape[1] :]),
@@ -237,7 +236,10 @@ def _further_rows(cells: int, rows: int, allowed: tuple[int, ...]) -> list[int]:
 
 
 def _thermometer(
-    sums: Ints, levels: tuple[int, ...], across_sums: Ints, ways: Callable[[Ints], list[int]]
+    sums: Integers,
+    levels: tuple[int, ...],
+    across_sums: Integers,
+    ways: Callable[[Integers], list[int]],
 ) -> Iterator[LogOdds]:
     """Yield the log-odds (N, levels) of the bits [sum >= j] of each value in turn, j of `levels`.
 
@@ -265,7 +267,7 @@ def _level_odds(ways: list[int], levels: tuple[int, ...]) -> list[float]:
     return odds
 
 
-def _distinct(states: Ints, count: Callable[[Ints], int]) -> Ways:
+def _distinct(states: Integers, count: Callable[[Integers], int]) -> Ways:
     """Count for every state, each distinct one once."""
     rows, place = distinct_rows(states)
     ways = np.empty(len(rows), dtype=object)
@@ -274,18 +276,18 @@ def _distinct(states: Ints, count: Callable[[Ints], int]) -> Ways:
     return result
 
 
-def _count(n_rows: int) -> Callable[[Ints], int]:
+def _count(n_rows: int) -> Callable[[Integers], int]:
     return lambda state: matrices(as_sums(state[:n_rows]), as_sums(state[n_rows:]))
 
 
-def _completions(n_rest: int, n_passed: int) -> Callable[[Ints], int]:
+def _completions(n_rest: int, n_passed: int) -> Callable[[Integers], int]:
     """Count the ways to finish a code in the middle of a row.
 
     A state is: ones left in the row, sums of the rows to come, ones left in the columns that the
     row has passed, and in those it has not; each sorted.
     """
 
-    def count(state: Ints) -> int:
+    def count(state: Integers) -> int:
         rest = as_sums(state[1 : 1 + n_rest])
         passed = as_sums(state[1 + n_rest : 1 + n_rest + n_passed])
         return _finish(int(state[0]), rest, passed, as_sums(state[1 + n_rest + n_passed :]))

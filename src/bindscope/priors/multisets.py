@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, gammaln
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from bindscope.core.array_types import Doubles, Integers
 
 # Pairs of states that one step compares at a time, and edges that a lattice remembers.
 _BLOCK = 1 << 20
@@ -32,23 +31,23 @@ class Edges(NamedTuple):
     content, among the states of the level of the row's size.
     """
 
-    source: Ints
-    row: Ints
+    source: Integers
+    row: Integers
     runs: Runs
 
 
 class Runs(NamedTuple):
     """Consecutive elements that belong together: where runs start (T,), each element's run (E,)."""
 
-    starts: Ints
-    member: Ints
+    starts: Integers
+    member: Integers
 
 
 class Row(NamedTuple):
     """One row of a table: its units, and the log-weight (B, L) of every such sub-multiset."""
 
     size: int
-    log_weight: Floats
+    log_weight: Doubles
 
 
 class Partial(NamedTuple):
@@ -58,9 +57,9 @@ class Partial(NamedTuple):
     the expectation of sum over cells of log(cell!).
     """
 
-    log_total: Floats
-    entropy: Floats
-    log_factorials: Floats
+    log_total: Doubles
+    entropy: Doubles
+    log_factorials: Doubles
 
 
 class Lattice:
@@ -83,7 +82,7 @@ class Lattice:
         self._known: dict[tuple[int, int], list[Edges]] = {}
         self._n_known = 0
 
-    def index(self, units: npt.NDArray[np.integer]) -> Ints:
+    def index(self, units: npt.NDArray[np.integer]) -> Integers:
         """Return where sub-multisets, integer (N, V), stand in their levels."""
         return np.asarray(self._position[units @ self.strides])
 
@@ -137,7 +136,7 @@ class Lattice:
         return known
 
     @staticmethod
-    def _step(known: Partial, row: Row, edges: Edges, log_factorials: Floats) -> Partial:
+    def _step(known: Partial, row: Row, edges: Edges, log_factorials: Doubles) -> Partial:
         total, share = merge(_terms(known.log_total, row, edges), edges.runs)
         surprise = entr(share) + share * known.entropy.take(edges.source, axis=1)
         cells = known.log_factorials.take(edges.source, axis=1) + log_factorials[edges.row]
@@ -147,7 +146,7 @@ class Lattice:
             np.add.reduceat(share * cells, edges.runs.starts, axis=1),
         )
 
-    def totals(self, rows: Sequence[Row], log_total: Floats, level: int = 0) -> Floats:
+    def totals(self, rows: Sequence[Row], log_total: Doubles, level: int = 0) -> Doubles:
         """Fill further rows from a level whose totals (B, L) are given; return totals only."""
         for row in rows:
             parts = [
@@ -159,11 +158,11 @@ class Lattice:
         return log_total
 
 
-def _terms(log_total: Floats, row: Row, edges: Edges) -> Floats:
+def _terms(log_total: Doubles, row: Row, edges: Edges) -> Doubles:
     return log_total.take(edges.source, axis=1) + row.log_weight.take(edges.row, axis=1)
 
 
-def merge(log_weights: Floats, runs: Runs) -> tuple[Floats, Floats]:
+def merge(log_weights: Doubles, runs: Runs) -> tuple[Doubles, Doubles]:
     """Add up log-weights (B, E) in runs of columns: log sums (B, T) and shares (B, E).
 
     -inf is a weight of zero; the share is 0 where the sum is 0.

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, gammaln
 
-from bindscope.priors.multisets import Floats, Ints, Lattice, Row, Runs, merge
+from bindscope.core.array_types import Doubles, Integers
+from bindscope.priors.multisets import Lattice, Row, Runs, merge
 
 SMALLEST = 3
 _COMPARED = 32  # pairs that may be compared for each table that may be listed
@@ -35,16 +36,16 @@ class _Groups(NamedTuple):
     `entropy` float64 (B, G): summed weight, and entropy within the group, nats.
     """
 
-    used: Ints
-    key: Ints
-    sizes: Ints
-    log_total: Floats
-    entropy: Floats
+    used: Integers
+    key: Integers
+    sizes: Integers
+    log_total: Doubles
+    entropy: Doubles
 
 
 def entropy_given_code(
-    lattice: Lattice, rows: Sequence[int], log_weights: Floats, log_total: Floats, max_tables: int
-) -> Floats:
+    lattice: Lattice, rows: Sequence[int], log_weights: Doubles, log_total: Doubles, max_tables: int
+) -> Doubles:
     """Compute the entropy of the table given its object code, float64 (B,), nats.
 
     `rows` are the units of each row, `log_weights` (B, R, V) the log-weight of one unit in each
@@ -83,7 +84,7 @@ def entropy_given_code(
 
 
 def _groups(
-    rows: Sequence[int], active: Sequence[int], capacity: Ints, log_weights: Floats, limit: int
+    rows: Sequence[int], active: Sequence[int], capacity: Integers, log_weights: Doubles, limit: int
 ) -> Iterator[tuple[list[int], _Groups]]:
     """Yield two or more of the active rows, and their tables over the active columns, in groups.
 
@@ -115,7 +116,9 @@ def _groups(
                 todo.append(([*chosen, i], extended, further[n + 1 :]))
 
 
-def _fitting(used: Ints, contents: Ints, capacity: Ints, limit: int) -> tuple[Ints, Ints]:
+def _fitting(
+    used: Integers, contents: Integers, capacity: Integers, limit: int
+) -> tuple[Integers, Integers]:
     """Return the pairs of a group and a content of the next row that the columns have room for."""
     if len(used) * len(contents) > _COMPARED * limit:
         raise TooManyTablesError(len(used) * len(contents) // _COMPARED)
@@ -132,7 +135,7 @@ def _fitting(used: Ints, contents: Ints, capacity: Ints, limit: int) -> tuple[In
 
 
 def _with_row(
-    groups: _Groups, contents: Ints, log_weight: Floats, capacity: Ints, limit: int
+    groups: _Groups, contents: Integers, log_weight: Doubles, capacity: Integers, limit: int
 ) -> _Groups:
     """Extend every group by every content of the next row, and merge equal ones."""
     before, row = _fitting(groups.used, contents, capacity, limit)
@@ -156,14 +159,16 @@ def _with_row(
     return _Groups(used[first], key, sizes, total, entropy)
 
 
-def _runs(codes: Ints) -> tuple[Ints, Runs]:
+def _runs(codes: Integers) -> tuple[Integers, Runs]:
     """Return an order that brings equal codes together, and the runs of equal ones in it."""
     order = np.argsort(codes, kind="stable")
     new = np.diff(codes[order], prepend=-1) > 0
     return order, Runs(np.flatnonzero(new), np.cumsum(new) - 1)
 
 
-def _row(lattice: Lattice, units: int, log_weights: Floats, columns: Ints, chosen: bool) -> Row:
+def _row(
+    lattice: Lattice, units: int, log_weights: Doubles, columns: Integers, chosen: bool
+) -> Row:
     """Return a row that completes the chosen rows' active cells to whole tables.
 
     The rest of a chosen row goes to columns that are not active; a row that was not chosen leaves
@@ -179,7 +184,7 @@ def _row(lattice: Lattice, units: int, log_weights: Floats, columns: Ints, chose
     return Row(units, np.where(allowed, _log_weight(contents, log_weights), -np.inf))
 
 
-def _log_weight(contents: npt.NDArray[np.integer], log_weights: Floats) -> Floats:
+def _log_weight(contents: npt.NDArray[np.integer], log_weights: Doubles) -> Doubles:
     """Log-weight of each content of a row: sum over cells of n log w - log n!; float64 (B, L)."""
     powers = log_weights @ contents.T.astype(np.float64)
     return np.asarray(powers - gammaln(contents + 1.0).sum(axis=1))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bindscope.codes.slots import slots_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.slots import Clevr2dRenderer
+from bindscope.core.array_types import Doubles, UInt8
 from bindscope.core.splits import SplitName
 from bindscope.scenes.clevr_2d_palette import BACKGROUND, COLORS, OUTLINE, SHAPES
 
@@ -33,17 +34,15 @@ RADIUS_INNER, RADIUS_OUTER = sqrt(933), sqrt(1050)  # of circles
 # Triangles: height of the apex above the centre, of the base below it, and half the widest row.
 FILL_TRIANGLE, WHOLE_TRIANGLE = (29.25, 31.0, 40.0), (33.75, 33.0, 37.0)
 
-UInt8 = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 FILL, EDGE = 1, 2  # of a stamp; 0: outside
 
 
-def _triangle(x: Floats, y: Floats, apex: float, base: float, widest: float) -> NDArray[np.bool_]:
+def _triangle(x: Doubles, y: Doubles, apex: float, base: float, widest: float) -> NDArray[np.bool_]:
     """Tell which points are in an upright equilateral triangle with cut corners at its base."""
     return (np.abs(x) <= np.minimum((y + apex) / sqrt(3), widest)) & (y <= base)
 
 
-def _parts(shape: str, x: Floats, y: Floats) -> UInt8:
+def _parts(shape: str, x: Doubles, y: Doubles) -> UInt8:
     """Say of points, in the preview's pixels from the centre, what part of a shape they are in."""
     if shape == "square":
         distance = np.maximum(np.abs(x), np.abs(y))

@@ -18,7 +18,6 @@ from bindscope.core.errors import InputError
 BLOCK = 1 << 21  # pixels that are read, or counts that are made, at a time: about 50 MB
 
 Grid = tuple[int, int]
-Ints = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,11 @@ class PatchLabels:
 
 
 def patch_labels(
-    masks: Ints, instance_classes: Ints, stuff: Ints, grid: Grid, where: str = "masks"
+    masks: NDArray[np.integer[Any]],
+    instance_classes: NDArray[np.integer[Any]],
+    stuff: NDArray[np.integer[Any]],
+    grid: Grid,
+    where: str = "masks",
 ) -> PatchLabels:
     """Label every patch of a grid.
 
@@ -78,7 +81,7 @@ def patch_labels(
     )
 
 
-def count_pixels(masks: Ints, grid: Grid) -> NDArray[np.int64]:
+def count_pixels(masks: NDArray[np.integer[Any]], grid: Grid) -> NDArray[np.int64]:
     """Count the pixels of every id in every patch, in one pass: int64 (n, P, largest id + 1).
 
     Ids of masks (n, H, W) are from 0; the grid divides (H, W).

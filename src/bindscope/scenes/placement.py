@@ -17,6 +17,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Indices
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS, SplitName
 
@@ -27,7 +28,6 @@ FAR = -(1 << 13)  # where an object that is not placed stands: out of everyone's
 STREAM = int.from_bytes(b"scenes", "big")  # apart from the codes' words of the same seed
 ORDER, JITTER, PLACES = range(3)  # independent streams of random words
 
-Ints = NDArray[np.intp]
 Int16 = NDArray[np.int16]
 Words = NDArray[np.uint64]
 
@@ -101,7 +101,7 @@ class RandomWords:
         return ((halves * np.asarray(below, np.uint64)) >> np.uint64(32)).astype(np.int16)
 
 
-def place(rule: str, canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> Int16:
+def place(rule: str, canvas: Canvas, words: RandomWords, counts: Indices, where: str) -> Int16:
     """Find a place for every object.
 
     ``"uniform"``: one object after the other, each uniform among the places that are left (random
@@ -136,7 +136,7 @@ def _on_grid(canvas: Canvas, words: RandomWords, n: int) -> Int16:
     return edges[cells].astype(np.int16) + words.numbers((JITTER,), 0, (n, len(cells)), free[cells])
 
 
-def _uniform(canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> Int16:
+def _uniform(canvas: Canvas, words: RandomWords, counts: Indices, where: str) -> Int16:
     """Fill scenes from streams of candidates, starting again where one jams.
 
     Returns int16 (n, capacity, 2), `FAR` beyond a scene's number of objects.
@@ -171,7 +171,9 @@ def _uniform(canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> In
     return places
 
 
-def _scan(accepted: Int16, filled: Ints, counts: Ints, candidates: Int16, canvas: Canvas) -> None:
+def _scan(
+    accepted: Int16, filled: Indices, counts: Indices, candidates: Int16, canvas: Canvas
+) -> None:
     """Accept every candidate, (n, candidates, 2), that keeps its distance from those taken.
 
     Places taken, int16 (2, capacity, n), and how many they are (n,) are changed in place; `counts`

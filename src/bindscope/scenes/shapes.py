@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bindscope.codes.counting import largest_scene
 from bindscope.config.codes import Area, SceneDistribution, ShapesRenderer
+from bindscope.core.array_types import Doubles, UInt8
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
@@ -28,11 +29,8 @@ STAR_INNER = 0.45  # radius of a star's inner points over that of its outer poin
 CROSS_BAR = 0.25  # width of a cross's bars over its size
 EDGE = 1e-9  # a pixel center this close to an edge (in units of the size) is inside
 
-UInt8 = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
-
-def _ring(n: int, inner: float = 1.0) -> Floats:
+def _ring(n: int, inner: float = 1.0) -> Doubles:
     """Return n points at equal angles around (1/2, 1/2), the first one on top, (n, 2).
 
     Radii are 1/2 and, at every other point, ``inner / 2``.
@@ -44,7 +42,7 @@ def _ring(n: int, inner: float = 1.0) -> Floats:
     )
 
 
-_POLYGONS: dict[str, Floats] = {
+_POLYGONS: dict[str, Doubles] = {
     "square": np.array([(0, 0), (1, 0), (1, 1), (0, 1)], float),
     "triangle": np.array([(0.5, 0), (1, 1), (0, 1)], float),
     "diamond": _ring(4),
@@ -54,7 +52,7 @@ _POLYGONS: dict[str, Floats] = {
 }  # corners in a unit box, y downwards; each is star-shaped about (1/2, 1/2)
 
 
-def _gauge(shape: str, offset: Floats) -> Floats:
+def _gauge(shape: str, offset: Doubles) -> Doubles:
     """Return the size of a shape whose edge passes through each point, over that of its box.
 
     Offsets (..., 2) are from the center, in units of the box; at most 1 is inside the shape. All
@@ -102,7 +100,7 @@ def outlines(size_px: int, area: Area) -> NDArray[np.bool_]:
     return inside
 
 
-def _smallest(gauge: Floats, offset: Floats, n_pixels: int) -> NDArray[np.bool_]:
+def _smallest(gauge: Doubles, offset: Doubles, n_pixels: int) -> NDArray[np.bool_]:
     """Choose the pixels of smallest gauge; among equal ones those near the center, in pairs."""
     x, y = np.moveaxis(offset, -1, 0)
     keys = [x, y, np.abs(x), np.hypot(x, y), gauge]  # the last one sorts first

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
+from bindscope.core.array_types import Doubles
 
 TOLERANCE = 1e-9  # nats per answer below the greatest likelihood
 MOST_STEPS = 200

@@ -6,15 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bindscope.core.array_types import UInt8
 from bindscope.models.vit import BESIDE, ViT
 
 ADDED = BESIDE + "added."  # begins the names of weights of a loss beside the objective
-UInt8 = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bindscope.codes.space import feature_code
-from bindscope.models.objectives.base import Objective, Setting, UInt8
+from bindscope.core.array_types import UInt8
+from bindscope.models.objectives.base import Objective, Setting
 from bindscope.models.vit import ViT, on_cpu
 
 

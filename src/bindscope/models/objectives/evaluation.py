@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bindscope.core.array_types import UInt8
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
 from bindscope.models.edits import apply_edit, check_edits
 from bindscope.models.images import Transform
-from bindscope.models.objectives.base import Objective, TokenSources, UInt8
+from bindscope.models.objectives.base import Objective, TokenSources
 from bindscope.models.vit import ViT
 
 DRAWS = 4  # the stream of a seed that masks and views of an evaluation come from

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.clutter import ClutterRenderer
+from bindscope.core.array_types import UInt8
 from bindscope.scenes.clutter.looks import STUFF, UNLABELLED, patterns, unlabelled_pattern
 from bindscope.scenes.palette import BACKGROUND
 from bindscope.scenes.placement import RandomWords
@@ -15,8 +16,6 @@ from bindscope.scenes.placement import RandomWords
 KIND, EDGE, BARE, WHERE = range(48, 52)  # streams of random words, other ones than the layout's
 DIRECTIONS = 32  # that an edge of a region can have
 SMALLEST, LARGEST = 0.35, 0.6  # share of the way across the image that a region may cover
-
-UInt8 = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

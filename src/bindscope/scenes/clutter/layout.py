@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bindscope.config.clutter import ClutterRenderer
+from bindscope.core.array_types import Bools, Indices
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.clutter.looks import TEXTURES, Stamps, reaches, sizes_of
 from bindscope.scenes.placement import RandomWords, Words
@@ -44,9 +44,6 @@ LAST_ATTEMPTS = 1000  # random places before a scene is given up
     TOUCH_PLACE,
 ) = range(16, 34)
 
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Things:
@@ -59,14 +56,14 @@ class Things:
     things.
     """
 
-    cell: Ints
-    stamp: Ints
-    texture: Ints
-    color: Ints
-    corner: Ints
-    order: Ints
-    copy_of: Ints
-    count: Ints
+    cell: Indices
+    stamp: Indices
+    texture: Indices
+    color: Indices
+    corner: Indices
+    order: Indices
+    copy_of: Indices
+    count: Indices
 
     @property
     def there(self) -> Bools:
@@ -89,7 +86,7 @@ class Composer:
         self.n_colors = n_colors
         self.sizes = np.array(sizes_of(config))
 
-    def compose(self, cells: Ints) -> Things:
+    def compose(self, cells: Indices) -> Things:
         """Arrange scenes of objects `cells`, int (n, K), ascending, -1 behind the last one."""
         there = cells >= 0
         n, most = cells.shape
@@ -119,7 +116,7 @@ class Composer:
         rank = self._ranks(there, original, copied, barred, crossed)
         return self._ordered(there, original, cell, stamp, texture, color, corner, rank)
 
-    def _numbers(self, stream: int, n: int, per_scene: int, below: int) -> Ints:
+    def _numbers(self, stream: int, n: int, per_scene: int, below: int) -> Indices:
         """Return uniform numbers in 0 .. below - 1, int (n, per_scene)."""
         return _below(self.words.draw((stream,), 0, n, per_scene), below)
 
@@ -128,7 +125,7 @@ class Composer:
         words = self.words.draw((stream,), 0, n, per_scene) >> np.uint64(11)
         return np.asarray(words < np.uint64(round(share * 2**53)))
 
-    def _looks(self, there: Bools) -> tuple[Ints, Ints]:
+    def _looks(self, there: Bools) -> tuple[Indices, Indices]:
         """Draw the size and the texture of every object."""
         n, most = there.shape
         size = self._numbers(SIZE, n, most, len(self.config.object_px))
@@ -142,7 +139,7 @@ class Composer:
 
     def _pick(
         self, stream: int, which: int, share: float, among: Bools, last: Bools
-    ) -> tuple[Ints, Bools]:
+    ) -> tuple[Indices, Bools]:
         """Pick an object in a share of scenes, one of `last` only where there is no other.
 
         Returns its column, int (n,), and whether one was picked, bool (n,).
@@ -152,12 +149,12 @@ class Composer:
         chosen = self._chance(stream, len(among), 1, share)[:, 0]
         return keys.argmin(axis=1), chosen & among.any(axis=1)
 
-    def _bar(self, size: Ints) -> Ints:
+    def _bar(self, size: Indices) -> Indices:
         """Return the stamps of bars, lying or standing, across objects of these sizes."""
         lying = self._numbers(BAR_LOOK, len(size), 2, 2)[:, 0]
         return self.stamps.first_bar + 2 * size + lying
 
-    def _anywhere(self, size: Ints) -> Ints:
+    def _anywhere(self, size: Indices) -> Indices:
         """Return corners of canvases of objects anywhere inside the image, int (n, K, 2)."""
         side = self.sizes[size]
         free = (self.config.size_px - side + 1).astype(np.uint64)[:, :, None]
@@ -167,10 +164,10 @@ class Composer:
     def _search(
         self,
         stream: int,
-        pending: Ints,
-        attempt: Callable[[Ints, Words], Bools],
+        pending: Indices,
+        attempt: Callable[[Indices, Words], Bools],
         most: int = LAST_ATTEMPTS,
-    ) -> Ints:
+    ) -> Indices:
         """Try random places until all `pending` scenes have one; return those that have none.
 
         `attempt` is given scenes and six words for each; it says where it found a place.
@@ -183,7 +180,7 @@ class Composer:
             pending = pending[~attempt(pending, words[pending - first])]
         return pending
 
-    def _refuse(self, pending: Ints, what: str) -> None:
+    def _refuse(self, pending: Indices, what: str) -> None:
         """Refuse to draw if a scene is left without a place for `what`."""
         if len(pending):
             raise ConfigError(
@@ -192,7 +189,7 @@ class Composer:
                 "raise size_px, or lower object_px",
             )
 
-    def _touch(self, corner: Ints, stamp: Ints, cells: Ints, among: Bools) -> None:
+    def _touch(self, corner: Indices, stamp: Indices, cells: Indices, among: Bools) -> None:
         """Put two objects of a share of scenes edge to edge; changes `corner`."""
         shape = cells % self.stamps.n_shapes
         akin = (shape[:, :, None] == shape[:, None]) & (cells[:, :, None] != cells[:, None])
@@ -203,7 +200,7 @@ class Composer:
         second, paired = self._pick(TOUCH, PARTNER, self.config.touching, others, ~near)
         reach, boxes = reaches(self.stamps), self.stamps.boxes
 
-        def attempt(scenes: Ints, words: Words) -> Bools:
+        def attempt(scenes: Indices, words: Words) -> Bools:
             a, b = stamp[scenes, first[scenes]], stamp[scenes, second[scenes]]
             place = self._inside(boxes[a], words[:, :2])
             axis, side = _below(words[:, 2], 2), _below(words[:, 3], 2)
@@ -218,7 +215,13 @@ class Composer:
         self._refuse(failed, "two objects that touch")
 
     def _copy(
-        self, corner: Ints, stamp: Ints, original: Ints, copied: Bools, barred: Ints, crossed: Bools
+        self,
+        corner: Indices,
+        stamp: Indices,
+        original: Indices,
+        copied: Bools,
+        barred: Indices,
+        crossed: Bools,
     ) -> None:
         """Put an object and its copy where they hide neither each other nor what a bar crosses.
 
@@ -227,7 +230,7 @@ class Composer:
         """
         boxes, patch, bar = self.stamps.boxes, self.config.patch_px, stamp.shape[1] - 1
 
-        def attempt(scenes: Ints, words: Words) -> Bools:
+        def attempt(scenes: Indices, words: Words) -> Bools:
             original_box = boxes[stamp[scenes, original[scenes]]]
             place = self._inside(original_box, words[:, :2])
             back = (place + original_box[:, :2]) // patch
@@ -253,17 +256,17 @@ class Composer:
         failed = self._search(COPY_ALONE, failed, attempt)
         self._refuse(failed, "an object and its copy")
 
-    def _inside(self, box: Ints, words: Words) -> Ints:
+    def _inside(self, box: Indices, words: Words) -> Indices:
         """Return random corners of canvases, int (n, 2), with their boxes inside the image."""
         return _below(words, self.config.size_px - (box[:, 2:] - box[:, :2]) + 1) - box[:, :2]
 
-    def _fits(self, corner: Ints, box: Ints) -> Bools:
+    def _fits(self, corner: Indices, box: Indices) -> Bools:
         """Tell whether boxes on canvases at these corners are inside the image."""
         low, high = corner + box[:, :2], corner + box[:, 2:]
         return np.asarray((low >= 0).all(axis=1) & (high <= self.config.size_px).all(axis=1))
 
     def _ranks(
-        self, there: Bools, original: Ints, copied: Bools, barred: Ints, crossed: Bools
+        self, there: Bools, original: Indices, copied: Bools, barred: Indices, crossed: Bools
     ) -> Words:
         """Return keys by which things are drawn, uint64 (n, T); what is not there comes last."""
         n, width = there.shape
@@ -278,12 +281,12 @@ class Composer:
     def _ordered(
         self,
         there: Bools,
-        original: Ints,
-        cell: Ints,
-        stamp: Ints,
-        texture: Ints,
-        color: Ints,
-        corner: Ints,
+        original: Indices,
+        cell: Indices,
+        stamp: Indices,
+        texture: Indices,
+        color: Indices,
+        corner: Indices,
         rank: Words,
     ) -> Things:
         """Give things their ids: by their cell, a copy behind its original, then the bar."""
@@ -295,7 +298,7 @@ class Composer:
         count = there.sum(axis=1)
         present = np.arange(there.shape[1]) < count[:, None]
 
-        def dealt(values: Ints, empty: int) -> Ints:
+        def dealt(values: Indices, empty: int) -> Indices:
             return np.where(present, np.take_along_axis(values, by_id, axis=1), empty)
 
         cells = dealt(cell, -1)
@@ -318,29 +321,29 @@ class Composer:
 _NEVER = np.iinfo(np.uint64).max
 
 
-def _below(words: Words, below: int | Ints) -> Ints:
+def _below(words: Words, below: int | Indices) -> Indices:
     """Turn words into numbers in 0 .. below - 1."""
     high = words >> np.uint64(32)
     return ((high * np.asarray(below).astype(np.uint64)) >> np.uint64(32)).astype(np.intp)
 
 
-def _marked(column: Ints, has_column: Bools, width: int) -> Bools:
+def _marked(column: Indices, has_column: Bools, width: int) -> Bools:
     """Return bools (n, width), true in one column of each scene where one was found."""
     return np.asarray((np.arange(width) == column[:, None]) & has_column[:, None])
 
 
-def _column_of(values: Ints, column: Ints) -> Ints:
+def _column_of(values: Indices, column: Indices) -> Indices:
     """Take one column of each scene."""
     return values[np.arange(len(values)), column]
 
 
-def _widened(values: Ints, copy: Ints, bar: Ints | int) -> Ints:
+def _widened(values: Indices, copy: Indices, bar: Indices | int) -> Indices:
     """Add the columns of the copy and of the bar."""
     bars = np.broadcast_to(bar, copy.shape)
     return np.concatenate([values, copy[:, None], bars[:, None]], axis=1)
 
 
-def _apart(corner: Ints, box: Ints, other_corner: Ints, other_box: Ints) -> Bools:
+def _apart(corner: Indices, box: Indices, other_corner: Indices, other_box: Indices) -> Bools:
     """Tell whether boxes on canvases at these corners have no pixel in common."""
     before = corner + box[:, 2:] <= other_corner + other_box[:, :2]
     behind = other_corner + other_box[:, 2:] <= corner + box[:, :2]

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.clutter import ClutterRenderer
+from bindscope.core.array_types import Bits, Indices
 from bindscope.scenes.shapes import outlines
 
 TEXTURES = ("plain", "stripes", "dots", "checks")
 DARKER = 0.45  # a texture's dark parts over the object's color
 OVERHANG = 4  # pixels that a bar sticks out on both sides of what it hides
 
-Bits = NDArray[np.uint8]
-Ints = NDArray[np.intp]
 
 # Stuff: pattern, and the colors of its bits 0 and 1. Paler than the palette's objects.
 STUFF: tuple[tuple[str, tuple[int, int, int], tuple[int, int, int]], ...] = (
@@ -102,7 +101,7 @@ class Stamps:
     """
 
     masks: NDArray[np.bool_]
-    boxes: Ints
+    boxes: Indices
     n_shapes: int
     n_sizes: int
 
@@ -142,7 +141,7 @@ def stamps(sizes: tuple[int, ...], n_shapes: int, bar_px: int) -> Stamps:
 
 
 @cache
-def reaches(drawn: Stamps) -> Ints:
+def reaches(drawn: Stamps) -> Indices:
     """Say how far apart canvases of two stamps are when the stamps touch side by side.
 
     First along x: stamp j, with its canvas this many pixels right of stamp i's and at the same
@@ -151,11 +150,11 @@ def reaches(drawn: Stamps) -> Ints:
     return np.stack([_reach(drawn.masks), _reach(drawn.masks.transpose(0, 2, 1))])
 
 
-def _reach(masks: NDArray[np.bool_]) -> Ints:
+def _reach(masks: NDArray[np.bool_]) -> Indices:
     side = masks.shape[1]
     column = np.arange(side)
     far = 2 * side
     last = np.where(masks, column, -far).max(axis=2)  # of each row
     first = np.where(masks, column, far).min(axis=2)
-    reach: Ints = (last[:, None] - first[None]).max(axis=2) + 1
+    reach: Indices = (last[:, None] - first[None]).max(axis=2) + 1
     return reach

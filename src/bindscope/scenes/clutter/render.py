@@ -16,6 +16,7 @@ from bindscope.codes.counting import largest_scene
 from bindscope.codes.type_counts import cells_in_order, type_counts_of
 from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.codes import SceneDistribution
+from bindscope.core.array_types import UInt8
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
 from bindscope.scenes.clutter.background import Background, add_background
@@ -28,7 +29,6 @@ from bindscope.scenes.shapes import palette_sizes
 MOST = 127  # ids, so that twice an id and a bit fit a byte
 KINDS_BEFORE_STUFF = 1  # classes between the shapes and the stuff: the bar
 
-UInt8 = NDArray[np.uint8]
 Arrays = dict[str, NDArray[Any]]
 
 

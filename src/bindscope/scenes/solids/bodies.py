@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.scenes.solids.further_bodies import FURTHER, slope
 
 ROUNDING = 0.12  # radius of the edges of cubes and cylinders, over half their width
@@ -20,14 +21,12 @@ TINY = 1e-12
 ARC = 5  # vertices along a rounded edge, ends included
 SEGMENTS = 64  # around the axis of a cylinder or sphere
 
-Floats = NDArray[np.float64]
-
 
 class Mesh(NamedTuple):
     """Triangles, counter-clockwise from outside, with a normal per vertex."""
 
-    vertices: Floats
-    normals: Floats
+    vertices: Doubles
+    normals: Doubles
     faces: NDArray[np.int64]
 
 
@@ -42,7 +41,7 @@ def bounding_radius(shape: str, radius: float) -> float:
     return half_width(shape, radius) * float(np.sqrt(corner))
 
 
-def signed_distance(shape: str, radius: float, points: Floats) -> Floats:
+def signed_distance(shape: str, radius: float, points: Doubles) -> Doubles:
     """Return the signed distance of points (..., 3) from a solid's surface, negative inside.
 
     Shapes are cube, sphere, cylinder (upright), or one of `FURTHER` (there a lower bound outside);
@@ -64,7 +63,7 @@ def signed_distance(shape: str, radius: float, points: Floats) -> Floats:
     return np.asarray(outside + np.minimum(beyond.max(axis=-1), 0.0) - edge)
 
 
-def normal(shape: str, radius: float, points: Floats) -> Floats:
+def normal(shape: str, radius: float, points: Doubles) -> Doubles:
     """Return outward unit normals at points, those of the nearest of the sharp solid."""
     if shape in FURTHER:
         return slope(FURTHER[shape], points / radius)
@@ -98,12 +97,12 @@ def mesh(shape: str) -> Mesh:
     return _turned(centres + ROUNDING * normals, normals)
 
 
-def _turned(profile: Floats, normals: Floats) -> Mesh:
+def _turned(profile: Doubles, normals: Doubles) -> Mesh:
     """Turn a profile (distance from the axis, height; from top to bottom) around the axis."""
     turn = np.arange(SEGMENTS) * 2 * np.pi / SEGMENTS
     around = np.stack([np.cos(turn), np.sin(turn)], axis=-1)
 
-    def swept(points: Floats, ends: Floats) -> Floats:
+    def swept(points: Doubles, ends: Doubles) -> Doubles:
         wide = points[:, None, :1] * around[None]
         high = np.broadcast_to(points[:, None, 1:], (*wide.shape[:2], 1))
         rings = np.concatenate([wide, high], axis=-1).reshape(-1, 3)
@@ -136,7 +135,7 @@ def _rounded_cube(half: float) -> Mesh:
     corners = [at[:-1, :-1], at[1:, :-1], at[1:, 1:], at[:-1, 1:]]
     a, b, c, d = (corner.ravel() for corner in corners)
     quads = np.concatenate([np.stack([a, b, c], axis=-1), np.stack([a, c, d], axis=-1)])
-    vertices: list[Floats] = []
+    vertices: list[Doubles] = []
     faces: list[NDArray[np.int64]] = []
     for axis in range(3):
         for side in (1.0, -1.0):

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from math import atan, cos, degrees, hypot, radians, sin
 
 import numpy as np
-from numpy.typing import NDArray
+
+from bindscope.core.array_types import Doubles
 
 LENS_OVER_SENSOR = 35 / 32
 FIELD_OF_VIEW = degrees(2 * atan(0.5 / LENS_OVER_SENSOR))  # degrees, 49.1, both ways
 AZIMUTH = (0.7544894, -0.6563149)  # from the centre to the camera, along the ground
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Camera:
         return cls(position, target, (dx, dy, dz))
 
     @property
-    def axes(self) -> Floats:
+    def axes(self) -> Doubles:
         """Return the unit vectors right, down and forward as rows, float64 (3, 3)."""
         forward = np.subtract(self.target, self.position)
         forward = forward / np.linalg.norm(forward)
@@ -75,7 +74,7 @@ class Camera:
             opposite[name]: (-vector + 0.0).tolist() for name, vector in named.items()
         }
 
-    def project(self, points: Floats, size_px: int) -> Floats:
+    def project(self, points: Doubles, size_px: int) -> Doubles:
         """Return where points (..., 3) land: column and row in pixels, and depth.
 
         0 is the image's left and upper edge.
@@ -85,7 +84,7 @@ class Camera:
         plane = local[..., :2] / local[..., 2:] * scale + size_px / 2
         return np.concatenate([plane, local[..., 2:]], axis=-1)
 
-    def rays(self, size_px: int) -> Floats:
+    def rays(self, size_px: int) -> Doubles:
         """Return the direction through every pixel's centre, one unit of depth long.
 
         Returns

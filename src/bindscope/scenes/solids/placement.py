@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.solids import SolidsRenderer
+from bindscope.core.array_types import Doubles
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS, SplitName
 from bindscope.scenes.solids.camera import Camera
@@ -33,7 +34,6 @@ JAMS = 1000  # before a scene is given up
 ARRANGEMENTS = 200  # that may be refused for what they show
 STREAM = int.from_bytes(b"solids", "big")  # apart from other random words of the same seed
 
-Floats = NDArray[np.float64]
 Features = Sequence[Mapping[str, str]]
 Accept = Callable[[Scene], str | None]
 
@@ -150,8 +150,8 @@ def _point(values: Iterable[float]) -> tuple[float, float, float]:
 
 
 def arrange(
-    rng: np.random.Generator, config: SolidsRenderer, radii: Floats, axes: Floats
-) -> Floats | None:
+    rng: np.random.Generator, config: SolidsRenderer, radii: Doubles, axes: Doubles
+) -> Doubles | None:
     """Find places for circles of radii (n,): float64 (n, 2), or None after `JAMS` jams.
 
     Axes, float64 (2, 2), are the camera's right and behind on the ground, as rows.

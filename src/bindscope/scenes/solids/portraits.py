@@ -13,8 +13,8 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.scenes.solids.bodies import normal
 from bindscope.scenes.solids.description import Solid
 from bindscope.scenes.solids.rays import dot, ray_lengths
@@ -28,8 +28,6 @@ SHADE = 0.5  # share of the ground's light that a shadow takes
 FAR = 10.0  # from the eye's plane to the solid
 COARSE = 96  # rays along a side that find how large a solid looks
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Portrait:
@@ -41,10 +39,10 @@ class Portrait:
     its color whatever its shape and material; `shine` has the lamp's color whatever the solid's.
     """
 
-    covered: Floats
-    body: Floats
-    shine: Floats
-    shadow: Floats
+    covered: Doubles
+    body: Doubles
+    shine: Doubles
+    shadow: Doubles
     margin: int
 
 
@@ -70,7 +68,7 @@ def portrait(
     unit = max((right - left) / width, (bottom - top) / height) / scale  # scene units a pixel
     centre, size = ((top + bottom) / 2, (left + right) / 2), (height, width)
 
-    def lines(samples: int) -> Iterator[Floats]:
+    def lines(samples: int) -> Iterator[Doubles]:
         for at, n in zip(centre, size, strict=True):
             steps = (np.arange((n + 2 * margin) * samples) + 0.5) / samples
             yield at + unit * (steps - n / 2 - margin)
@@ -95,7 +93,7 @@ def _unit_solid(solid: Solid) -> Solid:
     return _UnitSolid(**vars(solid))
 
 
-def _eye() -> tuple[Floats, Floats]:
+def _eye() -> tuple[Doubles, Doubles]:
     """Return what is right and down in the image, (2, 3), and forward, (3,)."""
     pitch = np.radians(PITCH)
     down = (0.0, -np.sin(pitch), -np.cos(pitch))
@@ -119,7 +117,7 @@ def _extent(shape: str) -> tuple[float, float, float, float]:
     )
 
 
-def _rays(rows: Floats, columns: Floats) -> tuple[Floats, Floats]:
+def _rays(rows: Doubles, columns: Doubles) -> tuple[Doubles, Doubles]:
     """Return the starts of parallel rays, (rows * columns, 3), and their direction."""
     (right, down), forward = _eye()
     starts = columns[None, :, None] * right + rows[:, None, None] * down - FAR * forward
@@ -127,8 +125,8 @@ def _rays(rows: Floats, columns: Floats) -> tuple[Floats, Floats]:
 
 
 def _cast(
-    solid: Solid, sun: Floats, rows: Floats, columns: Floats
-) -> tuple[Floats, Floats, Floats]:
+    solid: Solid, sun: Doubles, rows: Doubles, columns: Doubles
+) -> tuple[Doubles, Doubles, Doubles]:
     """Return whether rays hit the solid, and its light, tinted and not, (rows, columns) each."""
     starts, forward = _rays(rows, columns)
     lengths = ray_lengths(solid, starts, np.broadcast_to(forward, starts.shape))
@@ -143,7 +141,7 @@ def _cast(
     return covered, body, shine
 
 
-def _shadow(solid: Solid, sun: Floats, rows: Floats, columns: Floats) -> Floats:
+def _shadow(solid: Solid, sun: Doubles, rows: Doubles, columns: Doubles) -> Doubles:
     """Return the share of light that the ground loses, a blurred ray per pixel."""
     starts, forward = _rays(rows, columns)
     ground = starts - starts[:, 2:] / forward[2] * forward
@@ -154,8 +152,8 @@ def _shadow(solid: Solid, sun: Floats, rows: Floats, columns: Floats) -> Floats:
 
 
 def _reflected(
-    material: str, sun: Floats, normals: Floats, forward: Floats
-) -> tuple[Floats, Floats]:
+    material: str, sun: Doubles, normals: Doubles, forward: Doubles
+) -> tuple[Doubles, Doubles]:
     """Return the light that leaves a surface: what its color tints, and what it does not."""
     lit = np.maximum(normals @ sun, 0.0)
     sky = SKY * (0.6 + 0.4 * normals[:, 2])

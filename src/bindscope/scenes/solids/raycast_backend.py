@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.solids import RaycastBackend
+from bindscope.core.array_types import Doubles
 from bindscope.scenes.solids.bodies import bounding_radius, normal
 from bindscope.scenes.solids.description import Light, Scene
 from bindscope.scenes.solids.rays import dot, nearest, outlines, ray_lengths
@@ -21,9 +22,6 @@ from bindscope.scenes.solids.world import GROUND, SKY, reflectance, to_srgb
 GLOSS = {"rubber": (0.06, 16.0), "metal": (0.9, 160.0)}  # strength and sharpness of highlights
 SLACK = 1e-6  # of a cosine, so that rounding never decides what is in a shadow's cone
 LIFT = 1e-4  # above a surface, where a shadow's or a mirrored ray starts
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 
 def draw(config: RaycastBackend, scenes: Sequence[Scene]) -> Iterator[NDArray[np.uint8]]:
@@ -43,7 +41,7 @@ def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:
     return to_srgb(samples.mean(axis=(1, 3)))
 
 
-def _shade(scene: Scene, points: Floats, ids: NDArray[np.uint8], rays: Floats) -> Floats:
+def _shade(scene: Scene, points: Doubles, ids: NDArray[np.uint8], rays: Doubles) -> Doubles:
     """Return the radiance that leaves points on surfaces towards the eye, float64 (N, 3).
 
     `ids` (N,): 0 = the ground, j = the j-th object; rays (N, 3) are from the eye to the points.
@@ -75,7 +73,9 @@ def _shade(scene: Scene, points: Floats, ids: NDArray[np.uint8], rays: Floats) -
     return light
 
 
-def _mirrored(scene: Scene, points: Floats, directions: Floats, ids: NDArray[np.uint8]) -> Floats:
+def _mirrored(
+    scene: Scene, points: Doubles, directions: Doubles, ids: NDArray[np.uint8]
+) -> Doubles:
     """Return what a mirror at points of objects `ids` would show, without further reflections."""
     down = directions[:, 2] < 0
     depth = np.where(down, -points[:, 2] / np.where(down, directions[:, 2], -1.0), np.inf)
@@ -97,12 +97,12 @@ def _mirrored(scene: Scene, points: Floats, directions: Floats, ids: NDArray[np.
     return light
 
 
-def _albedo(scene: Scene) -> Floats:
+def _albedo(scene: Scene) -> Doubles:
     """Reflectances of the ground and of every object, float64 (1 + m, 3)."""
     return np.array([[GROUND] * 3, *(reflectance(solid.color) for solid in scene.objects)])
 
 
-def _normals(scene: Scene, points: Floats, ids: NDArray[np.uint8]) -> Floats:
+def _normals(scene: Scene, points: Doubles, ids: NDArray[np.uint8]) -> Doubles:
     normals = np.tile((0.0, 0.0, 1.0), (len(points), 1))
     for j, solid in enumerate(scene.objects):
         hits = np.flatnonzero(ids == j + 1)
@@ -111,13 +111,13 @@ def _normals(scene: Scene, points: Floats, ids: NDArray[np.uint8]) -> Floats:
     return normals
 
 
-def _ambient(normals: Floats) -> Floats:
+def _ambient(normals: Doubles) -> Doubles:
     """Radiance of a white surface under the sky and over the ground that it lights, (N,)."""
     up = (1 + normals[:, 2]) / 2
     return np.asarray(SKY * (up + GROUND * (1 - up)))
 
 
-def _arriving(lamp: Light, points: Floats, normals: Floats) -> tuple[Floats, Floats]:
+def _arriving(lamp: Light, points: Doubles, normals: Doubles) -> tuple[Doubles, Doubles]:
     """Return unit vectors to a lamp, (N, 3), and its irradiance, (N,); not positive: unlit."""
     position = np.array(lamp.position)
     offset = position - points
@@ -129,7 +129,7 @@ def _arriving(lamp: Light, points: Floats, normals: Floats) -> tuple[Floats, Flo
 
 
 def _shadowed(
-    scene: Scene, points: Floats, ids: NDArray[np.uint8], lamp: Light
+    scene: Scene, points: Doubles, ids: NDArray[np.uint8], lamp: Light
 ) -> NDArray[np.bool_]:
     """Tell which points another object hides from a lamp's centre; solids are convex."""
     hidden = np.zeros(len(points), bool)
@@ -146,5 +146,5 @@ def _shadowed(
     return hidden
 
 
-def _unit(vectors: Floats) -> Floats:
+def _unit(vectors: Doubles) -> Doubles:
     return np.asarray(vectors / np.sqrt(dot(vectors, vectors))[:, None])

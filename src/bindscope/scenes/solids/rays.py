@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.scenes.solids.bodies import bounding_radius, half_width, signed_distance
 from bindscope.scenes.solids.camera import Camera
 from bindscope.scenes.solids.description import Scene, Solid
@@ -15,10 +16,8 @@ from bindscope.scenes.solids.description import Scene, Solid
 STEPS = 64  # along a ray; only rays that graze an edge need more than a dozen
 TOUCH = 1e-5  # a ray this close to a surface has hit it, in scene units
 
-Floats = NDArray[np.float64]
 
-
-def ray_lengths(solid: Solid, origins: Floats, directions: Floats) -> Floats:
+def ray_lengths(solid: Solid, origins: Doubles, directions: Doubles) -> Doubles:
     """Return rays' lengths to a surface, (N,) in lengths of `directions`; inf: missed.
 
     A ray steps by its distance from the object, which can never carry it through the surface.
@@ -49,7 +48,7 @@ def ray_lengths(solid: Solid, origins: Floats, directions: Floats) -> Floats:
     return nearest_hit / lengths
 
 
-def dot(a: Floats, b: Floats) -> Floats:
+def dot(a: Doubles, b: Doubles) -> Doubles:
     """Return the inner products of 3-vectors, (..., 3) and (..., 3) -> (...)."""
     x, y, z = (a[..., axis] * b[..., axis] for axis in range(3))
     return np.asarray(x + y + z)
@@ -61,7 +60,7 @@ class Outline:
 
     rows: slice
     columns: slice
-    depth: Floats
+    depth: Doubles
 
     @property
     def visible(self) -> NDArray[np.bool_]:
@@ -82,7 +81,7 @@ def outlines(scene: Scene, size: int) -> Iterator[Outline]:
 
 def nearest(
     scene: Scene, size: int, object_outlines: list[Outline]
-) -> tuple[NDArray[np.uint8], Floats]:
+) -> tuple[NDArray[np.uint8], Doubles]:
     """Find the nearest surface in every pixel, of `object_outlines` or the ground.
 
     `mask` is uint8 (size, size): 0 = ground or background, j = the j-th object; `depth` float64

@@ -13,6 +13,7 @@ from bindscope.codes.slots import slots_of
 from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.solids import Backend, SolidsRenderer
+from bindscope.core.array_types import UInt8
 from bindscope.core.progress import Progress
 from bindscope.core.registries import BACKENDS, resolve
 from bindscope.core.splits import SplitName
@@ -21,8 +22,6 @@ from bindscope.scenes.solids.labels import PixelLabels, cast
 from bindscope.scenes.solids.pairs import PairComposer
 from bindscope.scenes.solids.placement import Composer, Features, check_room
 from bindscope.scenes.solids.vocabulary import cell_features
-
-UInt8 = NDArray[np.uint8]
 
 
 def draw(config: Backend, scenes: Sequence[Scene]) -> UInt8:

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
@@ -25,9 +26,8 @@ SAME = 1e-5  # nats: what two ways of computing an answer may differ by in float
 ROUNDED = 1e-4  # absolute and relative: the same after residuals are subtracted and added again
 STEPS, DRAWS = 16, 4  # of float32, by which numbers are off, and how often it is tried
 MOVED = 1e-2  # nats: what large edits of all tokens change, at least
-Floats = NDArray[np.float64]
 Forward = Callable[
-    [Scenes, NDArray[np.uint8] | None, Sequence[Question], NDArray[np.int64]], Floats
+    [Scenes, NDArray[np.uint8] | None, Sequence[Question], NDArray[np.int64]], Doubles
 ]
 
 
@@ -101,7 +101,7 @@ class _Batch:
         questions = [question(scenes, role) for role in range(scenes.things)]
         return cls(engine, engine.contexts(scenes, images), source, questions, scenes.item)
 
-    def answers(self, *conditions: Sequence[Intervention]) -> Floats:
+    def answers(self, *conditions: Sequence[Intervention]) -> Doubles:
         """Return log-probabilities (n, conditions, questions, c)."""
         named = [Condition(f"check {i}", tuple(edits)) for i, edits in enumerate(conditions)]
         return self.engine.answers(
@@ -140,7 +140,7 @@ def _check_tokens(batch: _Batch) -> None:
             assert not mixed, f"tokens of {first} are those of {second}"
 
 
-def _check_answers(batch: _Batch) -> Floats:
+def _check_answers(batch: _Batch) -> Doubles:
     """Check answers without an edit; return them, (n, questions, c)."""
     answers = batch.answers(())
     n, c = batch.candidates.shape
@@ -154,7 +154,7 @@ def _check_answers(batch: _Batch) -> Floats:
     return np.asarray(answers[:, 0])
 
 
-def _check_idle(batch: _Batch, control: Floats) -> None:
+def _check_idle(batch: _Batch, control: Doubles) -> None:
     """Check that what cancels out has no effect, and large edits of all tokens have one."""
     everything: list[Add] = []
     for seed, (group, role) in enumerate(batch.tokens()):
@@ -180,7 +180,7 @@ def _check_idle(batch: _Batch, control: Floats) -> None:
     assert changed > MOVED, "no edit has an effect: large vectors on all tokens change no answer"
 
 
-def _check_replacement(batch: _Batch, control: Floats) -> None:
+def _check_replacement(batch: _Batch, control: Doubles) -> None:
     """Check that residuals are those that edits change: replacing is adding their difference."""
     residual = batch.engine.residual
     for group, role in batch.tokens():
@@ -198,7 +198,7 @@ def _check_replacement(batch: _Batch, control: Floats) -> None:
     _assert_same(batch.answers(())[:, 0], control, "edits leave a trace in the context")
 
 
-def _check_independence(batch: _Batch, control: Floats) -> None:
+def _check_independence(batch: _Batch, control: Doubles) -> None:
     """Check that every condition starts from the unedited context, whatever is asked with it."""
     conditions = [[Add(*at, 3 * batch.random(*at, seed=7))] for at in batch.tokens()]
     together = batch.answers(*conditions, ())
@@ -207,7 +207,7 @@ def _check_independence(batch: _Batch, control: Floats) -> None:
     _assert_same(batch.answers((), *conditions[::-1])[:, ::-1], together, message)
 
 
-def _check_rows(batch: _Batch, images: NDArray[np.uint8] | None, control: Floats) -> None:
+def _check_rows(batch: _Batch, images: NDArray[np.uint8] | None, control: Doubles) -> None:
     """Check that a batch is its scenes one by one."""
     for row in range(len(batch.base.scenes)):
         alone = slice(row, row + 1)
@@ -225,7 +225,7 @@ def _check_rows(batch: _Batch, images: NDArray[np.uint8] | None, control: Floats
 
 
 def _assert_same(
-    values: Floats, expected: Floats, message: str, absolute: float = SAME, relative: float = 0.0
+    values: Doubles, expected: Doubles, message: str, absolute: float = SAME, relative: float = 0.0
 ) -> None:
     difference = np.abs(values - expected)
     allowed = absolute + relative * np.abs(expected)

@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
     GROUPS,
-    Doubles,
     Group,
-    Integers,
     Pictures,
     Scenes,
     exchanged_contents,

@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Integers, Singles
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import (
     ALL_TOKENS,
@@ -23,10 +24,9 @@ from bindscope.studies.binding_id.engine import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.tasks.scenes import Group, Integers, Question, Rule, Scenes, Words
+from bindscope.studies.binding_id.tasks.scenes import Group, Question, Rule, Scenes, Words
 
 Mechanism = Literal["slot", "color", "gather", "order", "none"]
-Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 SHARPNESS = 24.0  # of attention
@@ -62,7 +62,7 @@ _CARRIED: dict[Mechanism, tuple[str, ...]] = {
 
 
 @cache
-def word_vector(kind: str, word: str) -> Floats:
+def word_vector(kind: str, word: str) -> Singles:
     """Return the unit vector of a word, float32 (size of the part,); the same in every oracle."""
     draw = np.random.Generator(np.random.PCG64(crc32(f"{kind} {word}".encode())))
     vector = draw.standard_normal(_SIZES[kind])
@@ -70,7 +70,7 @@ def word_vector(kind: str, word: str) -> Floats:
 
 
 @cache
-def mixing(seed: int) -> Floats:
+def mixing(seed: int) -> Singles:
     """Return an orthogonal matrix, float32 (WIDTH, WIDTH): parts times it is the residual."""
     draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     orthogonal, _ = np.linalg.qr(draw.standard_normal((WIDTH, WIDTH)))
@@ -85,8 +85,8 @@ class OracleState:
     """
 
     scenes: Scenes
-    parts: Floats
-    positions: Floats
+    parts: Singles
+    positions: Singles
     views: int = 1
 
     @property
@@ -164,7 +164,7 @@ class Oracle:
 
     def residual(
         self, state: OracleState, group: Group, role: int, tokens: Tokens | None = None
-    ) -> Floats:
+    ) -> Singles:
         """Return the residual before each block; see `engine.Engine`."""
         chosen = _take(state.parts, state.tokens(group, role, tokens or ALL_TOKENS))
         return np.asarray(np.moveaxis(chosen, 0, 1) @ self._mixing, np.float32)
@@ -175,7 +175,7 @@ class Oracle:
         """Return where tokens stand; see `engine.Engine`."""
         return state.tokens(group, role, tokens or ALL_TOKENS)
 
-    def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Floats:
+    def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Singles:
         """Return what tells the thing of slot `slots[1]` from that of `slots[0]` in a group.
 
         float32 (L, WIDTH), the same at every token; zero where the mechanism has none.
@@ -229,7 +229,7 @@ class Oracle:
 
     def _edit(
         self,
-        parts: Floats,
+        parts: Singles,
         layer: int,
         base: OracleState,
         source: OracleState | None,
@@ -254,7 +254,7 @@ class Oracle:
                 vectors = edit.vectors[layer] if edit.vectors.ndim == 3 else edit.vectors[:, layer]
                 parts[rows, places] += edit.scale * (vectors @ self._mixing.T)
 
-    def _content(self, scenes: Scenes) -> Floats:
+    def _content(self, scenes: Scenes) -> Singles:
         """Return what stands before block 0, float32 (n, tokens, WIDTH)."""
         words, k = scenes.words, scenes.things
         n, rows = len(scenes), np.arange(len(scenes))[:, None]
@@ -278,7 +278,7 @@ class Oracle:
 
     def _context(
         self, base: OracleState, interventions: Sequence[Intervention], source: OracleState | None
-    ) -> Floats:
+    ) -> Singles:
         """Compute the context anew under interventions, float32 (L, n, tokens, WIDTH)."""
         parts = np.empty_like(base.parts)
         now = base.parts[0].copy()
@@ -290,8 +290,8 @@ class Oracle:
         return parts
 
     def _block(
-        self, layer: int, now: Floats, base: OracleState, interventions: Sequence[Intervention]
-    ) -> Floats:
+        self, layer: int, now: Singles, base: OracleState, interventions: Sequence[Intervention]
+    ) -> Singles:
         """Return what block 0 or 1 adds."""
         added, image = np.zeros_like(now), base.image_tokens
         mentions = now[:, image::2]
@@ -318,7 +318,7 @@ class Oracle:
 
     def _answer(
         self, state: OracleState, question: Question, hidden: Mask, blocked: Mask
-    ) -> Floats:
+    ) -> Singles:
         """Return what blocks 2 and 3, blind to some tokens, find: the item part, (n, size)."""
         image, key = state.image_tokens, PART["shape"]
         queries = _vectors("shape", question.words.shapes, question.values)[:, None]
@@ -333,7 +333,9 @@ class Oracle:
             weights = self._lookup(queries, first @ view, state, blocked)
         return np.asarray((weights @ items[:, :, PART["item"]])[:, 0], np.float32)
 
-    def _lookup(self, queries: Floats, thing: Floats, state: OracleState, blocked: Mask) -> Floats:
+    def _lookup(
+        self, queries: Singles, thing: Singles, state: OracleState, blocked: Mask
+    ) -> Singles:
         """Return the attention of the question to items, by what the mechanism compares."""
         items = state.parts[3][:, state.image_tokens + 1 :: 2]
         blocked = blocked[:, state.image_tokens + 1 :: 2]
@@ -346,7 +348,7 @@ class Oracle:
             return self._attend(queries, items[:, :, PART["carried_shape"]], blocked)
         return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2]))[:, None])
 
-    def _unread(self, hidden: Mask, image: Floats) -> Mask:
+    def _unread(self, hidden: Mask, image: Singles) -> Mask:
         """Return which image tokens (n, t, WIDTH) cannot be seen: hidden ones, an unread view."""
         tokens = image.shape[1]
         unread = np.zeros(tokens, bool)
@@ -354,7 +356,7 @@ class Oracle:
             unread[:] = np.arange(tokens) * 2 // tokens != self._only_view
         return hidden[:, :tokens] | unread
 
-    def _attend(self, queries: Floats, keys: Floats, hidden: Mask) -> Floats:
+    def _attend(self, queries: Singles, keys: Singles, hidden: Mask) -> Singles:
         """Return attention (n, queries, keys) to tokens that are not hidden, bool (n, keys)."""
         products = queries @ keys.swapaxes(-1, -2)
         unseen = hidden[:, None] | (products < self._least)
@@ -368,7 +370,7 @@ def load(
     return Oracle(model["mechanism"], model["noise"], model["seed"]), None
 
 
-def softmax(scores: NDArray[Any]) -> Floats:
+def softmax(scores: NDArray[Any]) -> Singles:
     """Return attention; where nothing can be seen it is 0."""
     top = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
@@ -376,7 +378,7 @@ def softmax(scores: NDArray[Any]) -> Floats:
     return np.asarray(weights / np.where(total > 0, total, 1.0), np.float32)
 
 
-def nearness(rank: Floats, others: Floats) -> Floats:
+def nearness(rank: Singles, others: Singles) -> Singles:
     """Return attention scores (n, t) from one rank (n, 1) to others (n, t)."""
     return np.asarray(-4 * SHARPNESS * (rank - others) ** 2, np.float32)
 
@@ -404,7 +406,7 @@ def _hidden(
 
 def _source_tokens(
     edit: Replace, layer: int, base: OracleState, source: OracleState | None
-) -> Floats:
+) -> Singles:
     """Return the tokens before a block that others take over, float32 (n, t, WIDTH)."""
     replacing = base if edit.context == "base" else source
     if replacing is None:
@@ -413,17 +415,17 @@ def _source_tokens(
     return _take(replacing.parts[layer], replacing.tokens(edit.group, by, edit.tokens))
 
 
-def _vectors(kind: str, words: Sequence[str], values: Integers) -> Floats:
+def _vectors(kind: str, words: Sequence[str], values: Integers) -> Singles:
     table = np.stack([word_vector(kind, word) for word in words])
     return np.asarray(table[values], np.float32)
 
 
-def _take(parts: Floats, tokens: Integers) -> Floats:
+def _take(parts: Singles, tokens: Integers) -> Singles:
     """Take tokens (n, t) of each scene from (..., n, tokens, WIDTH)."""
     return np.asarray(parts[..., np.arange(len(tokens))[:, None], tokens, :], np.float32)
 
 
-def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> Floats:
+def _rank(state: OracleState, group: Group, positions: Singles | None = None) -> Singles:
     """Return where positions (n, t), or first tokens of each role, stand: about -1/2 to 1/2."""
     k, rows = state.scenes.things, np.arange(len(state.scenes))
     ends = [state.tokens(group, role)[:, 0] for role in range(k)]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
@@ -26,9 +27,7 @@ from bindscope.studies.binding_id.engine import (
 )
 from bindscope.studies.binding_id.estimates import Estimates, read
 from bindscope.studies.binding_id.tasks.scenes import (
-    Doubles,
     Group,
-    Integers,
     Pairs,
     Pictures,
     Question,

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Singles
 from bindscope.fitting.generators import rng
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.binding_id.claims import TIES, claim_effects
@@ -25,7 +26,6 @@ from bindscope.studies.binding_id.engine import Intervention
 from bindscope.studies.binding_id.names import HIDDEN
 from bindscope.studies.binding_id.oracle import (
     PART,
-    Floats,
     Mask,
     Mechanism,
     Oracle,
@@ -62,7 +62,7 @@ class MixedOracle(Oracle):
         self._parts = [Oracle(name, noise, seed) for name in mechanisms]
         self._taken = [Oracle(name, noise, seed) for name in _SEPARATE]
 
-    def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Floats:
+    def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Singles:
         """Return what tells one role from another; see `oracle.Oracle`."""
         return self._taken[0].true_difference(group, words, slots)
 
@@ -82,14 +82,14 @@ class MixedOracle(Oracle):
         return np.asarray(np.searchsorted(self._ends, uniform, side="right"), np.int64)
 
     def _block(
-        self, layer: int, now: Floats, base: OracleState, interventions: Sequence[Intervention]
-    ) -> Floats:
+        self, layer: int, now: Singles, base: OracleState, interventions: Sequence[Intervention]
+    ) -> Singles:
         blocks = [oracle._block(layer, now, base, interventions) for oracle in self._taken]
         return np.asarray(sum(blocks), np.float32)
 
     def _answer(
         self, state: OracleState, question: Question, hidden: Mask, blocked: Mask
-    ) -> Floats:
+    ) -> Singles:
         every = np.stack([each._answer(state, question, hidden, blocked) for each in self._parts])
         if self.blend:
             weights = np.diff(self._ends, prepend=0.0, append=1.0)
@@ -112,14 +112,16 @@ class ThroughColors(Oracle):
         super().__init__("slot", noise, seed)
         self._compared = "color" if by_word else "id"
 
-    def _content(self, scenes: Scenes) -> Floats:
+    def _content(self, scenes: Scenes) -> Singles:
         content = super()._content(scenes)
         for role in range(scenes.things):
             tokens = slice(content.shape[1] - 2 * (scenes.things - role), None)
             content[:, tokens][:, :2, PART["sentence"]] += word_vector("sentence", str(role))
         return content
 
-    def _lookup(self, queries: Floats, thing: Floats, state: OracleState, blocked: Mask) -> Floats:
+    def _lookup(
+        self, queries: Singles, thing: Singles, state: OracleState, blocked: Mask
+    ) -> Singles:
         text = state.parts[3][:, state.image_tokens :]
         hidden = blocked[:, state.image_tokens :]
         key, sentence = PART[self._compared], PART["sentence"]
@@ -131,11 +133,13 @@ class ThroughColors(Oracle):
 class Fragile(Oracle):
     """Binds by slot, and reads no object or item token that is longer than those of a context."""
 
-    def _unread(self, hidden: Mask, image: Floats) -> Mask:
+    def _unread(self, hidden: Mask, image: Singles) -> Mask:
         too_long = np.linalg.norm(image, axis=-1) > LONGEST["object"]
         return np.asarray(super()._unread(hidden, image) | too_long, bool)
 
-    def _lookup(self, queries: Floats, thing: Floats, state: OracleState, blocked: Mask) -> Floats:
+    def _lookup(
+        self, queries: Singles, thing: Singles, state: OracleState, blocked: Mask
+    ) -> Singles:
         lengths = np.linalg.norm(state.parts[3][:, state.image_tokens :], axis=-1)
         blocked = blocked.copy()
         blocked[:, state.image_tokens :] |= lengths > LONGEST["item"]

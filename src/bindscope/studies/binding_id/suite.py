@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.core.devices import hold_device
 from bindscope.core.errors import ModelError
 from bindscope.core.files import canonical_json, write_atomic
@@ -44,7 +45,7 @@ from bindscope.studies.binding_id.registry import (
     find_experiment,
     find_judged,
 )
-from bindscope.studies.binding_id.tasks.scenes import Doubles, Integers, Pictures, Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs
 from bindscope.tables.rows import Row
 
 if TYPE_CHECKING:

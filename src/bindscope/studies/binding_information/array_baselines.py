@@ -9,14 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.arrays.inputs import Representation, to_array
+from bindscope.core.array_types import UInt8
 from bindscope.core.errors import InputError
-from bindscope.models.baselines import (
-    BASELINES,
-    UInt8,
-    area_codes,
-    count_pixels,
-    packed_colors,
-)
+from bindscope.models.baselines import BASELINES, area_codes, count_pixels, packed_colors
 
 PREFIX: Final = "baseline:"  # of the layers that baselines stand in
 MOST_COLORS: Final = 32  # of images whose colors are flat

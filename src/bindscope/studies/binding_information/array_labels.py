@@ -8,13 +8,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bindscope.arrays.inputs import ObjectTable, read_objects, read_options, to_array
 from bindscope.codes.space import feature_code
 from bindscope.config.base import Model
 from bindscope.config.codes import RandomSplit, SceneDistribution, Space
 from bindscope.config.observed import CountedSpace
+from bindscope.core.array_types import Array, Bits, Integers
 from bindscope.core.errors import InputError
 from bindscope.priors.anchors import anchors, clipped
 from bindscope.priors.counted import CountedPrior, counted_entropies
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 WHERE = "bindscope.binding_information"
 
-Array = npt.NDArray[Any]
-Bits = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
 Anchors = Mapping[str, Array]
 
 

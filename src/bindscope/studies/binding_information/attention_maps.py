@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from bindscope.activations.reader import Activations
+from bindscope.core.array_types import Array, Singles
 from bindscope.core.errors import StoreError
 from bindscope.core.store.reader import open_store
-from bindscope.fitting.rows import Array
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.binding_information.probes.attention import AttentionQuadratic
-from bindscope.studies.binding_information.probes.base import Floats, Target, TargetName
+from bindscope.studies.binding_information.probes.base import Target, TargetName
 from bindscope.studies.binding_information.probes.module import Tokens
 from bindscope.studies.binding_information.probes.weights import LoadedProbe, load_probe
 
@@ -32,7 +32,7 @@ def attention_maps(
     cls: Array | None,
     bits: Array,
     target: TargetName = "object",
-) -> Floats:
+) -> Singles:
     """Return where the heads of a probe `attention_quadratic` look, float32 (B, heads, T).
 
     It reads raw patch tokens (B, T, d), [CLS] (B, d) or None, and true bits of the target (B,

@@ -13,10 +13,9 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.models.baselines import BASELINES
 from bindscope.statistics.claims import SCENES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
@@ -62,7 +61,6 @@ CLAIMS: Final = (
         unit="bits",
     ),
 )
-Values = NDArray[np.float64]
 _ASSUMED: Final = "the scene distribution is estimated, so that the number is no bound"
 _PRIOR: Final = "validation prefers the prior"
 
@@ -187,7 +185,7 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     return effects
 
 
-def _difference(where: str, more: str, less: str, values: Mapping[str, Values]) -> Effect:
+def _difference(where: str, more: str, less: str, values: Mapping[str, Doubles]) -> Effect:
     first, second = values[more], values[less]
     ends = welch_interval(first, second)
     alone = [name for name in (more, less) if len(values[name]) < 2]
@@ -204,7 +202,7 @@ def _difference(where: str, more: str, less: str, values: Mapping[str, Values]) 
     )
 
 
-def _bound(name: str, values: Mapping[str, Values]) -> str:
+def _bound(name: str, values: Mapping[str, Doubles]) -> str:
     return f"{name} ({AT_LEAST}{at_least(values[name].mean())})"
 
 

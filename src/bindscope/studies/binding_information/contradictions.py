@@ -12,9 +12,9 @@ from dataclasses import replace
 from math import log2
 
 import numpy as np
-import numpy.typing as npt
 
 from bindscope.arrays.inputs import on_threads
+from bindscope.core.array_types import Doubles
 from bindscope.studies.binding_information.array_labels import Labels
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
@@ -23,8 +23,6 @@ from bindscope.studies.binding_information.probes.fitting import fit
 MOST_REPEATED = 5.0  # standard errors by which test codes may occur in train too often
 LEVEL = 1e-4  # chance of a false alarm, of each test
 _NO_BOUND = "The prior is not that of these scenes, and no number is a bound (flag assumed_prior)."
-
-Floats = npt.NDArray[np.float64]
 
 
 def checked(labels: Labels) -> Labels:
@@ -40,7 +38,7 @@ def checked(labels: Labels) -> Labels:
     return replace(labels, prior=prior, notes=(*labels.notes, f"{note} {_NO_BOUND}"))
 
 
-def _weights(labels: Labels) -> dict[str, Floats]:
+def _weights(labels: Labels) -> dict[str, Doubles]:
     """Return what each scene counts for, by split; near-duplicates count for one together."""
     weights = {}
     for split, index in labels.rows.items():
@@ -53,7 +51,7 @@ def _weights(labels: Labels) -> dict[str, Floats]:
     return weights
 
 
-def _contradictions(labels: Labels, weights: Mapping[str, Floats]) -> Iterator[str]:
+def _contradictions(labels: Labels, weights: Mapping[str, Doubles]) -> Iterator[str]:
     """Yield what contradicts the prior, the cheapest tests first."""
     yield from filter(None, [_repeated(labels), _miscounted(labels, weights)])
     gained = _gained_without_input(labels, weights["test"])
@@ -84,7 +82,7 @@ def _repeated(labels: Labels) -> str:
     )
 
 
-def _miscounted(labels: Labels, weights: Mapping[str, Floats]) -> str:
+def _miscounted(labels: Labels, weights: Mapping[str, Doubles]) -> str:
     """Say so if an object occurs too often, or too seldom, in a part of the split.
 
     Of each bit the prior given those before it is known, so that what is above it adds up to a
@@ -110,7 +108,7 @@ def _miscounted(labels: Labels, weights: Mapping[str, Floats]) -> str:
     return ""
 
 
-def _gained_without_input(labels: Labels, weight: Floats) -> Floats:
+def _gained_without_input(labels: Labels, weight: Doubles) -> Doubles:
     """Return what the chain gains over the prior where it reads bits alone, bits of test scenes.
 
     The mixture that is scored is a distribution, so its probability over the prior's has mean 1 at

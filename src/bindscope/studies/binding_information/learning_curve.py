@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bindscope.core.array_types import Array
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.rows import FirstRows, as_rows, whole
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
@@ -35,7 +36,7 @@ from bindscope.tables.quantities import Quantity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.fitting.rows import Array, Rows
+    from bindscope.fitting.rows import Rows
     from bindscope.studies.binding_information.config import AnyProbe, Information
     from bindscope.studies.binding_information.probes.base import FitResult
 

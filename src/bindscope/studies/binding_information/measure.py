@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from bindscope.arrays.inputs import (
     Representation,
@@ -25,6 +24,7 @@ from bindscope.arrays.inputs import (
 from bindscope.arrays.near_duplicates import near_duplicate_note
 from bindscope.arrays.result import Result
 from bindscope.config.base import Model
+from bindscope.core.array_types import Integers
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.studies.binding_information.array_baselines import PREFIX, read_baselines
@@ -46,9 +46,6 @@ from bindscope.tables.flags import flag_list, flag_text
 FEWEST_SCENES = 50
 _VIEW = "bindscope.studies.binding_information.result_view:VIEW"
 _SCENES_AT_ONCE = 512  # of patch tokens on disk
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 
 class _StoredPatches(StoredRows):

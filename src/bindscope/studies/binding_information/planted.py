@@ -27,6 +27,7 @@ from bindscope.config.codes import (
     UniformSpace,
 )
 from bindscope.config.models import KnownAnswer
+from bindscope.core.array_types import Bits, Singles
 from bindscope.models.baselines import color_histogram
 from bindscope.models.known_answer import encode
 from bindscope.scenes.render import render_scenes
@@ -37,10 +38,8 @@ from bindscope.studies.binding_information.quantities import PAIRING
 from bindscope.studies.binding_information.result_view import rows_of_run
 from bindscope.studies.binding_information.views import quote
 
-Array = NDArray[np.float32]
-Bits = NDArray[np.uint8]
-Planted = Callable[[Bits, np.random.Generator], Array]
-Colored = Callable[[Array, Bits, np.random.Generator], Array]  # of the shares of colors, too
+Planted = Callable[[Bits, np.random.Generator], Singles]
+Colored = Callable[[Singles, Bits, np.random.Generator], Singles]  # of the shares of colors, too
 
 N_SCENES: Final = 400
 
@@ -78,12 +77,12 @@ def render_objects(objects: Bits, area: Area) -> NDArray[np.uint8]:
     return render_scenes(scenes, "test", 0, objects)["images"]
 
 
-def _one_hot(shares: Array, objects: Bits, rng: np.random.Generator) -> Array:
+def _one_hot(shares: Singles, objects: Bits, rng: np.random.Generator) -> Singles:
     """A unit for every share of every color that occurs."""
     return _floats(np.hstack([column[:, None] == np.unique(column) for column in shares.T]))
 
 
-def _relu(shares: Array, objects: Bits, rng: np.random.Generator) -> Array:
+def _relu(shares: Singles, objects: Bits, rng: np.random.Generator) -> Singles:
     """A random hidden layer over the shares of colors."""
     z = shares[:, shares.std(0) > 0]
     z = (z - z.mean(0)) / z.std(0)
@@ -94,7 +93,7 @@ def _relu(shares: Array, objects: Bits, rng: np.random.Generator) -> Array:
 def _known(encoder: str, dim: int | None = None) -> Planted:
     """Take a known-answer encoder's representation."""
 
-    def planted(objects: Bits, rng: np.random.Generator) -> Array:
+    def planted(objects: Bits, rng: np.random.Generator) -> Singles:
         options: dict[str, Any] = {} if dim is None else {"dim": dim}
         seed = int(rng.integers(2**31))
         config = KnownAnswer(name="k", source=f"known-answer:{encoder}", seed=seed, **options)
@@ -108,7 +107,7 @@ def _known(encoder: str, dim: int | None = None) -> Planted:
 def _beside_noise(values: Planted, width: int) -> Planted:
     """Turn values at random in a space of `width`, and add noise of their size."""
 
-    def planted(objects: Bits, rng: np.random.Generator) -> Array:
+    def planted(objects: Bits, rng: np.random.Generator) -> Singles:
         z = values(objects, rng)
         turned = (z - z.mean(0)) @ rng.normal(size=(z.shape[1], width))
         return _floats(turned / turned.std() + rng.normal(size=turned.shape))
@@ -117,7 +116,7 @@ def _beside_noise(values: Planted, width: int) -> Planted:
 
 
 def _offset(values: Planted) -> Planted:
-    def planted(objects: Bits, rng: np.random.Generator) -> Array:
+    def planted(objects: Bits, rng: np.random.Generator) -> Singles:
         z = values(objects, rng)
         return _floats(z + OFFSET * z.std() * rng.normal(size=z.shape[1]))
 
@@ -125,35 +124,35 @@ def _offset(values: Planted) -> Planted:
 
 
 def _with(values: Planted, *others: Planted) -> Planted:
-    def planted(objects: Bits, rng: np.random.Generator) -> Array:
+    def planted(objects: Bits, rng: np.random.Generator) -> Singles:
         return np.hstack([values(objects, rng), *(part(objects, rng) for part in others)])
 
     return planted
 
 
-def _of_scene(objects: Bits, rng: np.random.Generator) -> Array:
+def _of_scene(objects: Bits, rng: np.random.Generator) -> Singles:
     """A random vector per scene."""
     return _floats(rng.normal(size=(len(objects), 64)))
 
 
-def _label(objects: Bits, rng: np.random.Generator) -> Array:
+def _label(objects: Bits, rng: np.random.Generator) -> Singles:
     """One of ten labels at random."""
     return _floats(np.eye(10)[rng.integers(10, size=len(objects))])
 
 
-def _slots(objects: Bits, rng: np.random.Generator) -> Array:
+def _slots(objects: Bits, rng: np.random.Generator) -> Singles:
     """Which four of nine places are taken, whatever stands there."""
     places = rng.random((len(objects), 9)).argsort(1)[:, :4]
     return _floats(np.eye(9)[places].sum(1))
 
 
-def _lookup(objects: Bits, rng: np.random.Generator) -> Array:
+def _lookup(objects: Bits, rng: np.random.Generator) -> Singles:
     """A random vector per object code, the same wherever the code comes again."""
     _, number = np.unique(objects, axis=0, return_inverse=True)
     return _floats(rng.normal(size=(number.max() + 1, 64)))[number.reshape(-1)]
 
 
-def _floats(values: NDArray[Any]) -> Array:
+def _floats(values: NDArray[Any]) -> Singles:
     return values.astype(np.float32)
 
 

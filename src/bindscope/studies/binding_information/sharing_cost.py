@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.core.array_types import Doubles
 from bindscope.statistics.bootstrap import cluster_numbers, paired_difference
 from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
 _LOSSES = ".object_bits_of_scenes"
 _CLUSTERS = "cluster_of_scenes"
 
-Floats = npt.NDArray[np.float64]
 Names = tuple[str, str, str]
 
 
@@ -30,12 +30,12 @@ class SceneLosses(NamedTuple):
     Scenes of one of `clusters`, integers (N,), are drawn together by a bootstrap.
     """
 
-    by_seed: dict[int, Floats]
+    by_seed: dict[int, Doubles]
     clusters: npt.NDArray[np.integer] | None
 
 
 def to_arrays(
-    by_seed: Mapping[int, Floats], features: npt.NDArray[np.integer], disjoint: bool
+    by_seed: Mapping[int, Doubles], features: npt.NDArray[np.integer], disjoint: bool
 ) -> dict[str, npt.NDArray[Any]]:
     """Name the arrays of `SceneLosses` for a fit's `details`.
 
@@ -69,8 +69,8 @@ class SharingCost(NamedTuple):
 
 def sharing_cost(
     names: Names,
-    plain: Sequence[Floats],
-    shared: Sequence[Floats],
+    plain: Sequence[Doubles],
+    shared: Sequence[Doubles],
     clusters: npt.NDArray[np.integer] | None = None,
     n_samples: int = 1000,
     seed: int = 0,
@@ -94,7 +94,7 @@ def sharing_costs(
     input; other families are passed over. Fits of one family and seed (of several ranks, say) are
     averaged; seeds that diverged are left out.
     """
-    losses: dict[Names, dict[str, dict[int, list[Floats]]]] = {}
+    losses: dict[Names, dict[str, dict[int, list[Doubles]]]] = {}
     clusters: dict[Names, npt.NDArray[np.integer] | None] = {}
     for names, family, of_scenes in fits:
         if family in (PLAIN, SHARED):

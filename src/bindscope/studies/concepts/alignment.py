@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval
@@ -21,7 +22,6 @@ from bindscope.statistics.means import mean_interval
 from bindscope.studies.concepts.decomposition import first_greatest
 from bindscope.studies.concepts.editing import derangement
 from bindscope.studies.concepts.recognition import Embedded, unit
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
 from bindscope.studies.concepts.set_separation import Row, number, scalar
 from bindscope.studies.concepts.vectors import object_vectors, value_vectors
 

@@ -24,13 +24,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from bindscope.core.array_types import Doubles, Floats
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.recognition import Embedded, hits_of, scored
-from bindscope.studies.concepts.scenes import Doubles, Floats, ObjectSplit, Scenes, split_objects
+from bindscope.studies.concepts.scenes import ObjectSplit, Scenes, split_objects
 from bindscope.studies.concepts.set_separation import Row, scalar
 from bindscope.studies.concepts.vectors import one_hot_fit, one_hot_sum, value_columns
 

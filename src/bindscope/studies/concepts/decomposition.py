@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.studies.concepts.recognition import Embedded, recognize, unit
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.set_separation import Row, scalar
 from bindscope.studies.concepts.vectors import (
     Estimator,

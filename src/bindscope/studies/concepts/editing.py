@@ -20,11 +20,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import nearest, r_squared
 from bindscope.studies.concepts.recognition import Embedded, Readout, fit_probes, recognize
-from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
+from bindscope.studies.concepts.scenes import Flags, Scenes
 from bindscope.studies.concepts.set_separation import (
     Expected,
     Row,

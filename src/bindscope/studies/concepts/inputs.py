@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bindscope.activations.reader import Activations
+from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
@@ -16,7 +17,7 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.planted_encoders import ENCODERS, Planted
 from bindscope.studies.concepts.recognition import Embedded
 from bindscope.studies.concepts.registry import DUAL_RUNS
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes, values_of
+from bindscope.studies.concepts.scenes import Scenes, values_of
 
 if TYPE_CHECKING:
     import pandas as pd

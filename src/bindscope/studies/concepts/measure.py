@@ -24,6 +24,7 @@ from bindscope.arrays.inputs import (
 )
 from bindscope.arrays.result import Result
 from bindscope.config.wording import instead
+from bindscope.core.array_types import Floats, Integers
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
@@ -37,7 +38,7 @@ from bindscope.studies.concepts.config import (
 from bindscope.studies.concepts.counting import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
 from bindscope.studies.concepts.recognition import Embedded, Readout, queries
 from bindscope.studies.concepts.registry import ANALYSES
-from bindscope.studies.concepts.scenes import Floats, Integers, Parts, Scenes, ids_of, split_scenes
+from bindscope.studies.concepts.scenes import Parts, Scenes, ids_of, split_scenes
 from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.vectors import SingleScenes
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bindscope.core.array_types import Doubles
 from bindscope.fitting.generators import rng
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.concepts import claims
@@ -23,7 +24,7 @@ from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.editing import editing_rows
 from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup, per_object
 from bindscope.studies.concepts.recognition import Embedded, queries, recognition_rows
-from bindscope.studies.concepts.scenes import Doubles, Scenes
+from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import OUTCOME

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindscope.arrays.example import Example
+from bindscope.core.array_types import Doubles
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.scenes import Doubles, Flags, Scenes
+from bindscope.studies.concepts.scenes import Flags, Scenes
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SCORES_AT_ONCE, SplitBy
-from bindscope.studies.concepts.scenes import (
-    Doubles,
-    Flags,
-    Floats,
-    Integers,
-    Parts,
-    Scenes,
-    completeness,
-    split_scenes,
-)
+from bindscope.studies.concepts.scenes import Flags, Parts, Scenes, completeness, split_scenes
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
     Expected,

@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.core.array_types import Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.counting import FEWER_SLOTS, SplitBy, n_training, too_many
 
-Floats = npt.NDArray[np.floating[Any]]
-Doubles = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 

@@ -18,19 +18,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from scipy.special import gammaln
 
+from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
-from bindscope.studies.concepts.scenes import (
-    Doubles,
-    Flags,
-    Floats,
-    Integers,
-    Scenes,
-    ids_of,
-    values_of,
-)
+from bindscope.studies.concepts.scenes import Flags, Scenes, ids_of, values_of
 
 RESAMPLES = 1000
 SCENES_AT_ONCE = 8192

@@ -20,8 +20,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
+from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
+from bindscope.studies.concepts.scenes import Flags, Scenes
 
 RIDGE = 1e-6
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bindscope.core.array_types import Array
 from bindscope.core.errors import InputError
-from bindscope.fitting.rows import Array, ArrayRows, Rows, as_rows
+from bindscope.fitting.rows import ArrayRows, Rows, as_rows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import buffers, in_order
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from bindscope.core.array_types import Doubles
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import ProductFiles
 from bindscope.statistics.bootstrap import interval, resampled_means
@@ -22,7 +23,6 @@ from bindscope.studies.same_object.scores import (
     QUADRATIC_LEAD,
     QUADRATIC_POSITION_LEAD,
     RESAMPLES,
-    Floats,
 )
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.rows import Row, read_rows, rerun
@@ -63,7 +63,7 @@ def row(
 
 
 def estimate(
-    quantity: str, drawn: Floats, *, at: str = "", n: int | None = None, reason: str = ""
+    quantity: str, drawn: Doubles, *, at: str = "", n: int | None = None, reason: str = ""
 ) -> Row:
     """Return the row of a number and what resamples gave (1 + B,), NaN where there is nothing."""
     finite = drawn[1:][np.isfinite(drawn[1:])]
@@ -78,12 +78,12 @@ class Bootstrap:
     samples: int = RESAMPLES
     seed: int = 0
 
-    def drawn(self, sums: Floats) -> Floats:
+    def drawn(self, sums: Doubles) -> Doubles:
         """Return means (1 + B, k) of numbers of images (n, k): of all, and of resamples."""
         return np.vstack([sums.mean(0), resampled_means(sums, self.samples, self.seed)])
 
     def rows(
-        self, sums: Floats, statistics: Mapping[tuple[str, str], Callable[[Floats], Floats]]
+        self, sums: Doubles, statistics: Mapping[tuple[str, str], Callable[[Doubles], Doubles]]
     ) -> list[Row]:
         """Return a row per statistic of means, with its interval over images.
 
@@ -100,7 +100,7 @@ class Bootstrap:
             ]
 
 
-def column_ratio(above: int, below: int) -> Callable[[Floats], Floats]:
+def column_ratio(above: int, below: int) -> Callable[[Doubles], Doubles]:
     """Return the function of means (B, k) that divides one column by another one."""
     return lambda means: means[:, above] / means[:, below]
 
@@ -161,7 +161,7 @@ def add_leads(
             row |= dict.fromkeys(lead.interval) if ahead == behind else _interval_of(lead, gains)
 
 
-def _interval_of(lead: Quantity, gains: Floats) -> Row:
+def _interval_of(lead: Quantity, gains: Doubles) -> Row:
     """Return the columns of a gain (1 + B,): the number, and what resamples gave."""
     value, (low, high) = float(gains[0]), interval(gains[1:])
     return {lead.value: value, lead.low: min(low, value), lead.high: max(high, value)}

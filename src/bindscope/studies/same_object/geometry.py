@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.fitting.checkpoint import Checkpoints, State, each
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
@@ -33,7 +34,6 @@ from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.metrics import tally
 from bindscope.studies.same_object.quantities import KINDS
 from bindscope.studies.same_object.scorers.base import Scorer
-from bindscope.studies.same_object.scores import Floats
 from bindscope.tables.rows import Row
 
 
@@ -87,7 +87,7 @@ def positions_decoded(
     sums = _errors(splits[2], best)
     sums = sums[sums[:, 0] > 0]
 
-    def r2(means: Floats) -> Floats:
+    def r2(means: Doubles) -> Doubles:
         # Of rows and columns together: squares about the mean of the patches that were drawn.
         spread = means[:, 4] + means[:, 5] - (means[:, 2] ** 2 + means[:, 3] ** 2) / means[:, 0]
         return 1 - means[:, 1] / spread
@@ -113,7 +113,7 @@ def ridge(
     return solutions
 
 
-def _errors(pairs: PatchPairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats:
+def _errors(pairs: PatchPairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Doubles:
     """Return of each image patches, squared errors, sums of rows and columns, of their squares."""
     parts = []
     for block in pairs.blocks():
@@ -171,7 +171,7 @@ def matched(
     return i[chosen], j[chosen]
 
 
-def separability(points: Floats, groups: NDArray[np.integer]) -> float:
+def separability(points: Doubles, groups: NDArray[np.integer]) -> float:
     """Return how often a discriminant names the group of a point (k, c) that was left out."""
     right = 0
     names = np.unique(groups)
@@ -187,7 +187,7 @@ def separability(points: Floats, groups: NDArray[np.integer]) -> float:
     return right / len(points)
 
 
-def of_group(differences: list[Floats]) -> tuple[float, float]:
+def of_group(differences: list[Doubles]) -> tuple[float, float]:
     """Return separability in the first components of three scenes' differences (k, d), and chance.
 
     Chance is separability where scenes are dealt out at random. It can be less than a third: a
@@ -205,7 +205,7 @@ def of_group(differences: list[Floats]) -> tuple[float, float]:
 
 def _differences(
     tokens: NDArray[Any], labels: PairData, copy_of: NDArray[Any], purity: NDArray[Any]
-) -> Iterator[tuple[Floats, Floats]]:
+) -> Iterator[tuple[Doubles, Doubles]]:
     """Yield differences (k, d) of each scene with a copy, as they are and shuffled."""
     for i, valid in enumerate(labels.valid):
         of_image = [

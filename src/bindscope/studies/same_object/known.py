@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from bindscope.arrays.example import Example
+from bindscope.core.array_types import Array
 from bindscope.fitting.generators import rng
-from bindscope.fitting.rows import Array
 from bindscope.studies.same_object.data import PairData
 
 CLASS, PLACE, ROTATION, IMAGE, SHARE, LAYOUT = range(6)  # what a generator is for

@@ -26,11 +26,12 @@ from bindscope.arrays.inputs import (
 )
 from bindscope.arrays.near_duplicates import near_duplicate_note
 from bindscope.arrays.result import Result
+from bindscope.core.array_types import Array, Integers
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.core.splits import SPLITS
-from bindscope.fitting.rows import Array, ArrayRows, whole
+from bindscope.fitting.rows import ArrayRows, whole
 from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer, PatchSampling
 from bindscope.studies.same_object.data import PairData, trimmed
@@ -218,8 +219,6 @@ def _notes(
 WHERE: Final = "bindscope.same_object"
 _AT_ONCE = 64  # images
 _TOKENS = "leave [CLS] and register tokens out of `patches`"
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

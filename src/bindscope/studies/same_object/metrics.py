@@ -17,6 +17,7 @@ import torch
 from scipy.special import expit
 from torch import Tensor
 
+from bindscope.core.array_types import Doubles
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.data import PairBlock, PatchPairs
 from bindscope.studies.same_object.quantities import ALL, CLASSES, DISTANCES
@@ -27,7 +28,6 @@ from bindscope.studies.same_object.scores import (
     IMAGE_MAJORITY,
     PAIRS,
     RESAMPLES,
-    Floats,
     Score,
     ScoredPairs,
 )
@@ -121,7 +121,7 @@ STRATA: Final = tuple(Stratum(*kinds) for kinds in product((ALL, *CLASSES), (ALL
 class Tally:
     """Sums over the pairs of each image."""
 
-    sums: Mapping[str, Floats]  # of each quantity of `PAIRS` its sums, (n, strata, k)
+    sums: Mapping[str, Doubles]  # of each quantity of `PAIRS` its sums, (n, strata, k)
     finite: bool  # whether all logits were
 
     def of_images(self) -> npt.NDArray[np.float32]:
@@ -147,7 +147,7 @@ def tally(scorer: Scorer, pairs: PatchPairs, calibration: Calibration = UNCHANGE
 
 def _sums(
     block: PairBlock, logits: npt.NDArray[np.float32], calibration: Calibration
-) -> dict[str, Floats]:
+) -> dict[str, Doubles]:
     """Return the sums of a block's images by quantity, (B, strata, k)."""
     same_class, distance = (part.cpu().numpy() for part in kinds(block))
     # Sorted once, so that what ranks logits finds each stratum in order.
@@ -161,7 +161,7 @@ def _sums(
         len(block.valid),
     ).take(order)
     distance = distance[order]
-    sums: dict[str, list[Floats]] = {score.name: [] for score in PAIRS}
+    sums: dict[str, list[Doubles]] = {score.name: [] for score in PAIRS}
     for stratum in STRATA:
         chosen = np.ones(len(order), bool)
         if stratum.same_class != ALL:
@@ -210,13 +210,13 @@ def measure(
     return whole, [row for row in rows if row["n_pairs"]]
 
 
-def _scores(score: Score, sums: Floats) -> Floats:
+def _scores(score: Score, sums: Doubles) -> Doubles:
     """Return the scores of sums (..., k); resamples may go beyond their ends by rounding."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return score.score(*np.moveaxis(sums, -1, 0)).clip(0.0, score.most)
 
 
-def _ends(score: Score, value: float | None, samples: Floats) -> dict[str, float | None]:
+def _ends(score: Score, value: float | None, samples: Doubles) -> dict[str, float | None]:
     """Return the ends of an interval; resamples without a pair of one label say nothing."""
     finite = samples[np.isfinite(samples)]
     low, high = (None, None) if value is None or not len(finite) else interval(finite)

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.tables.quantities import Quantity
 
 RESAMPLES: Final = 1000  # of the test images, for an interval
@@ -22,8 +23,6 @@ VERSIONS: Final = {
     "same_object_geometry": 4,
     "same_object_edits": 2,
 }
-
-Floats = NDArray[np.float64]
 
 
 class ScoredPairs(NamedTuple):
@@ -47,17 +46,17 @@ class ScoredPairs(NamedTuple):
             self.n,
         )
 
-    def total(self, values: NDArray[Any]) -> Floats:
+    def total(self, values: NDArray[Any]) -> Doubles:
         """Return the sums (n,) of values (P,) over the pairs of each image."""
         return np.bincount(self.image, values, self.n).astype(np.float64)
 
     @property
-    def each(self) -> Floats:
+    def each(self) -> Doubles:
         """Number of pairs of each image, (n,)."""
         return self.total(np.ones(len(self.same)))
 
     @property
-    def positive(self) -> Floats:
+    def positive(self) -> Doubles:
         """Number of pairs of the same object of each image, (n,)."""
         return self.total(self.same)
 
@@ -68,7 +67,7 @@ class ScoredPairs(NamedTuple):
         return right
 
 
-def ratio(above: Floats, below: Floats) -> Floats:
+def ratio(above: Doubles, below: Doubles) -> Doubles:
     """Divide sums."""
     return above / below
 
@@ -90,14 +89,14 @@ class Score(ReportQuantity):
     What needs no probe has no interval over test images, and no columns `low` and `high`.
     """
 
-    sums: Callable[[ScoredPairs], tuple[Floats, ...]]  # numbers of each image, (n,) each
-    score: Callable[..., Floats] = ratio  # of their sums over images; NaN where there is nothing
+    sums: Callable[[ScoredPairs], tuple[Doubles, ...]]  # numbers of each image, (n,) each
+    score: Callable[..., Doubles] = ratio  # of their sums over images; NaN where there is nothing
     null: Literal["never", "allowed"] = "never"  # whether pairs of one label have none
 
 
 def couples_won(
     logits: NDArray[Any], same: NDArray[np.bool_], image: NDArray[np.int64], n: int
-) -> tuple[Floats, Floats]:
+) -> tuple[Doubles, Doubles]:
     """Count couples of a pair of the same object and one of different objects, of each image.
 
     `logits`, `same`, `image` (P,): of pairs; `n`: number of images. Returns: couples (n,) in which
@@ -116,7 +115,7 @@ def couples_won(
     return won.astype(np.float64), ones * (counts - ones)
 
 
-def _losses(pairs: ScoredPairs) -> Floats:
+def _losses(pairs: ScoredPairs) -> Doubles:
     """Return the loss of each pair in bits, (P,); 0 of logits that are not finite."""
     g = np.where(np.isfinite(pairs.logits), pairs.logits, 0.0).astype(np.float64)
     lost = np.logaddexp(0.0, np.where(pairs.same, -g, g)) / np.log(2.0)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.statistics.claims import Case, Effect
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.together.claims import (
@@ -22,14 +23,13 @@ from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.tables import PAIRING_USE_SCHEMA, SCHEMA
 from bindscope.studies.together.views import points
 
-Values = NDArray[np.float64]
 SEEDS: Final = 3  # models of a group
 RESAMPLES: Final = 500
 SCATTER: Final = 0.1  # of models of a group, where groups have a deviation of about 1
 ROWS: Final = 200  # test scenes, and pairs of contexts
 
 
-def _table(bits: Values, leads: Values, layers: NDArray[np.int64]) -> pd.DataFrame:
+def _table(bits: Doubles, leads: Doubles, layers: NDArray[np.int64]) -> pd.DataFrame:
     """Make the table of models (groups, seeds) that both studies measured."""
     groups, seeds = np.indices(bits.shape)
     rows = [

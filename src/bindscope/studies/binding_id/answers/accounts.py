@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.studies.binding_id.answers.rows import (
     NONE,
     Answers,
@@ -24,7 +25,7 @@ from bindscope.studies.binding_id.estimates import Effects, Estimates, Key, batc
 from bindscope.studies.binding_id.names import ACCOUNTS
 from bindscope.studies.binding_id.oracle import CELLS, Mechanism, Oracle
 from bindscope.studies.binding_id.plans import Batch, Plan, Trial
-from bindscope.studies.binding_id.tasks.scenes import GROUPS, Doubles, Integers, Pairs, Rule, Words
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Rule, Words
 
 Predictions = Mapping[str, Mapping[tuple[Any, ...], Integers]]
 """Account -> condition (its columns) -> number of the predicted candidate, int64 (n, questions)."""

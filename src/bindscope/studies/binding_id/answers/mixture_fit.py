@@ -17,12 +17,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.mixture_shares import TOLERANCE, MixtureShares, mixture_shares
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.answers.rows import Answers, chosen, ends
 from bindscope.studies.binding_id.names import MIXED, PARTS
-from bindscope.studies.binding_id.tasks.scenes import Doubles
 from bindscope.tables.rows import Row
 
 _N = len(MIXED)

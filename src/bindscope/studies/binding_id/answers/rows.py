@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.lower_limits import p_above, pessimistic_means
 from bindscope.statistics.multiple_tests import holm
@@ -22,7 +23,6 @@ from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.experiment import Experiment
 from bindscope.studies.binding_id.names import NO_EFFECT, label_role
 from bindscope.studies.binding_id.plans import Expectation, Trial
-from bindscope.studies.binding_id.tasks.scenes import Doubles, Integers
 from bindscope.tables.rows import Row
 
 NONE = -1  # where no item is expected

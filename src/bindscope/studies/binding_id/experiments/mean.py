@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bindscope.core.array_types import Floats
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import Add
 from bindscope.studies.binding_id.estimates import LEVELS, Levels, Vectors
@@ -16,7 +16,6 @@ from bindscope.studies.binding_id.names import NULLS
 from bindscope.studies.binding_id.plans import Batch, Plan, Trial, trial
 from bindscope.studies.binding_id.tasks.scenes import EXCHANGED, GROUPS, Group
 
-Floats = NDArray[np.floating]
 # As in the paper, and beside it colors and items together.
 COMBINATIONS: tuple[tuple[Group, ...], ...] = (
     ("object",),

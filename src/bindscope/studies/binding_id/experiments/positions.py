@@ -6,10 +6,11 @@ from itertools import product
 
 import numpy as np
 
+from bindscope.core.array_types import Integers
 from bindscope.studies.binding_id.engine import Rotate, Tokens
 from bindscope.studies.binding_id.experiment import Experiment, Notes
 from bindscope.studies.binding_id.plans import Batch, Plan, trial
-from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Integers
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
 
 SHARES = (-0.3, 0.0, 0.3, 0.6, 0.9, 1.0, 1.2)  # of the distance of two things, that keys are moved
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.progress import progress_bar
 from bindscope.fitting.generators import rng
@@ -26,7 +27,7 @@ from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, To
 from bindscope.studies.binding_id.names import AGAINST, HIDDEN, RECORDS
 from bindscope.studies.binding_id.suite import ExperimentResult
 from bindscope.studies.binding_id.tasks.records import Record, read_records
-from bindscope.studies.binding_id.tasks.scenes import Doubles, Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm.checks import (
     CHECKED,
     control_difference,

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.scenes.sprite_palette import COLORS, REGIONS, SHAPES, SIZE_PX
@@ -24,8 +25,6 @@ Group = Literal["object", "item", "color"]
 GROUPS: tuple[Group, ...] = ("object", "item", "color")
 EXCHANGED: tuple[Group, ...] = ("object", "item")  # between things
 Attribute = Literal["shape", "color", "slot", "item"]
-Integers = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

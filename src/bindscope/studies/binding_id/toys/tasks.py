@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Integers
 from bindscope.studies.binding_id.tasks.images import draw as draw_images
 from bindscope.studies.binding_id.tasks.scenes import (
     Attribute,
-    Integers,
     LayoutName,
     Pairs,
     Rule,

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bindscope.core.array_types import Integers
 from bindscope.core.errors import ModelError
 from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoint
@@ -33,7 +34,6 @@ from bindscope.studies.binding_id.tasks.prompts import IMAGE
 from bindscope.studies.binding_id.tasks.scenes import (
     Attribute,
     Group,
-    Integers,
     Pairs,
     Scenes,
     Withheld,

@@ -16,11 +16,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.array_types import Doubles, Integers
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Tokens
 
-Edges = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Border = Literal["inside", "official"]
 _ROUNDING = 1e-6  # pixels by which edges of cells are off
 
@@ -37,8 +36,8 @@ class View:
     name: str
     start: int
     stride: int
-    x: Edges
-    y: Edges
+    x: Doubles
+    y: Doubles
 
     @property
     def rows(self) -> int:
@@ -52,7 +51,7 @@ class View:
 
     def cells(
         self, box: Sequence[int], pad: int, border: Border, touching: bool = False
-    ) -> Indices:
+    ) -> Integers:
         """Return places of the cells that cover a box, and `pad` around, in raster order.
 
         Boxes (left, top, right, bottom in pixels, the last two exclusive) of one size have equally
@@ -78,7 +77,7 @@ class View:
         c = np.arange(columns[0] - pad, columns[1] + pad + 1)
         if border == "inside":
             r, c = _inside(r, self.rows), _inside(c, self.columns)
-        indices: Indices = (r[:, None] * self.stride + c).reshape(-1)
+        indices: Integers = (r[:, None] * self.stride + c).reshape(-1)
         if indices[0] < 0 or indices[-1] >= self.rows * self.stride:
             raise InputError(
                 f"box {tuple(int(side) for side in box)}",
@@ -87,11 +86,11 @@ class View:
             )
         return self.start + indices
 
-    def ends(self) -> Indices:
+    def ends(self) -> Integers:
         """Return places in the block of the tokens that end rows."""
         if self.stride == self.columns:
             return np.zeros(0, np.int64)
-        indices: Indices = self.start + np.arange(self.rows) * self.stride + self.columns
+        indices: Integers = self.start + np.arange(self.rows) * self.stride + self.columns
         return indices
 
 
@@ -105,7 +104,7 @@ class ImageTokens:
 
     def select(
         self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border
-    ) -> Indices:
+    ) -> Integers:
         """Return places in the block that an intervention on a role means, int64.
 
         Boxes are those of the things of one scene, int64 (k, 4); `border` is as of `View.cells`.
@@ -210,20 +209,20 @@ def _fitted(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int]:
     return target[0], min(math.ceil(size[1] * (target[0] / size[0])), target[1])
 
 
-def _crop_edges(crops: int, side: int, patch: int) -> Edges:
+def _crop_edges(crops: int, side: int, patch: int) -> Doubles:
     """Return where the cells of adjacent crops begin and end, in pixels of the target."""
     starts = np.arange(side // patch) * patch
     edges = (np.arange(crops)[:, None] * side + starts).reshape(-1)
     return np.append(edges, crops * side).astype(np.float64)
 
 
-def _shrunk(edges: Edges, cells: int) -> Edges:
+def _shrunk(edges: Doubles, cells: int) -> Doubles:
     """Return the edges of fewer cells over the same pixels."""
     old = len(edges) - 1
     return np.interp(np.arange(cells + 1) * old / cells, np.arange(old + 1), edges)
 
 
-def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
+def _block(edges: Doubles, start: float, stop: float) -> tuple[int, int] | None:
     """Return the first and last cell of a block that covers most of [start, stop).
 
     It has as many cells as the stretch is long, rounded up, so that equal stretches have equally
@@ -240,7 +239,7 @@ def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
     return first, first + size - 1
 
 
-def _touched(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
+def _touched(edges: Doubles, start: float, stop: float) -> tuple[int, int] | None:
     """Return the first and last cell that shows some of [start, stop); None as of `_block`."""
     if _is_outside(edges, start, stop):
         return None
@@ -249,17 +248,17 @@ def _touched(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
     return max(int(first), 0), min(int(last), len(edges) - 2)
 
 
-def _is_outside(edges: Edges, start: float, stop: float) -> bool:
+def _is_outside(edges: Doubles, start: float, stop: float) -> bool:
     return bool(start >= stop or start < min(0, edges[0]) or start >= edges[-1] or stop <= edges[0])
 
 
-def _inside(numbers: Indices, total: int) -> Indices:
+def _inside(numbers: Integers, total: int) -> Integers:
     """Move consecutive numbers into 0 to total - 1; all of these where there are more."""
     size = min(len(numbers), total)
     return np.arange(size) + min(max(int(numbers[0]), 0), total - size)
 
 
-def _places(cells: Indices, places: Sequence[int]) -> Indices:
+def _places(cells: Integers, places: Sequence[int]) -> Integers:
     if wrong := [place for place in places if not 0 <= place < len(cells)]:
         raise InputError(
             f"cell {wrong[0]}",

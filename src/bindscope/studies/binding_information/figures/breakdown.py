@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from safetensors.numpy import load_file
 
 from bindscope.codes.values import Group, named_groups
+from bindscope.core.array_types import Doubles
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import BLUE, ORANGE, WIDTH_IN
 from bindscope.figures.facets import heat_map
@@ -34,7 +35,6 @@ from bindscope.tables.groups import home_of
 from bindscope.tables.numbers import number
 from bindscope.tables.quoted import name_order
 
-Array = npt.NDArray[np.float64]
 Name = tuple[str, str, str, str]  # dataset, model, tokens, probe
 Details = dict[Name, tuple[str, dict[str, Any]]]  # family, arrays
 log = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class Breakdown:
     or on the pairing information. Empty: they are the paper's plain probes.
     """
 
-    objects: Array
-    features: Array
+    objects: Doubles
+    features: Doubles
     condition: str
 
 
@@ -87,8 +87,8 @@ def gains(
     return None
 
 
-def _by_target(details: Mapping[str, npt.NDArray[Any]], suffix: str) -> dict[str, Array]:
-    arrays: dict[str, list[Array]] = {}
+def _by_target(details: Mapping[str, npt.NDArray[Any]], suffix: str) -> dict[str, Doubles]:
+    arrays: dict[str, list[Doubles]] = {}
     for name in sorted(details):
         if name.endswith(suffix):
             target = name.partition(".")[2].removesuffix(suffix)
@@ -233,7 +233,7 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
     return image
 
 
-def _bits(parts: Array) -> str:
+def _bits(parts: Doubles) -> str:
     return f"{number(parts.sum(), '.1f')} bits"
 
 

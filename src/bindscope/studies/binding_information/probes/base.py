@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.core.array_types import Singles
+
 TargetName = Literal["object", "feature", "object_anchored", "chained"]
 TARGETS: tuple[TargetName, ...] = ("object", "feature", "object_anchored", "chained")
 # What a probe's `targets` names.
@@ -26,9 +28,6 @@ LN2 = float(np.log(2.0))
 
 if TYPE_CHECKING:
     from bindscope.studies.binding_information.config import AnyProbe
-
-Floats = npt.NDArray[np.float32]
-Bits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ class FitResult:
     exact_match_object: float
     accuracy_feature: float
     history: list[dict[str, Any]]
-    weights: dict[str, Floats]
+    weights: dict[str, Singles]
     metadata: dict[str, Any]
     steps: int
     flags: tuple[str, ...]

@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
+from bindscope.core.array_types import Integers
 from bindscope.fitting.columns import Columns, measure
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows, Rows, as_rows, row_bytes, whole
 from bindscope.fitting.standardise import Standardiser
-from bindscope.fitting.streaming import Indices
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
@@ -239,7 +239,7 @@ class StreamedBatches:
         for values in self.columns.unscaled(name):
             yield Labels.of_batch(self.label_names, values, self.device)
 
-    def _batch(self, name: str, tensors: list[Tensor], index: Indices) -> Batch:
+    def _batch(self, name: str, tensors: list[Tensor], index: Integers) -> Batch:
         scenes = torch.from_numpy(index).to(self.device)
         n = len(self.standardisers)
         (first, *more), values = tensors[:n], tensors[n:]

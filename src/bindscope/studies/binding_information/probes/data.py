@@ -14,8 +14,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.core.array_types import Array
 from bindscope.core.errors import StoreError
-from bindscope.fitting.rows import Array, ArrayRows, Rows, whole
+from bindscope.fitting.rows import ArrayRows, Rows, whole
 
 _WITHOUT_COUNTS = ("object", "feature", "object_given_feature")
 _WITH_COUNTS = ("object", "feature", "counts", "counts_given_feature", "object_given_counts")

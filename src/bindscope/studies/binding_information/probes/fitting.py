@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bindscope.core.array_types import Singles
 from bindscope.core.errors import ConfigError
 from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoints
@@ -23,12 +24,7 @@ from bindscope.statistics.control_variates import control_coefficient
 from bindscope.statistics.prior_mixtures import fit_prior_weight, mixture_gains
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import DescendedProbe
-from bindscope.studies.binding_information.probes.base import (
-    PRIOR,
-    FitResult,
-    Floats,
-    chosen_targets,
-)
+from bindscope.studies.binding_information.probes.base import PRIOR, FitResult, chosen_targets
 from bindscope.studies.binding_information.probes.batches import Source, make_source
 from bindscope.studies.binding_information.probes.convex import fit_linear_parts
 from bindscope.studies.binding_information.probes.data import ProbeData
@@ -269,7 +265,7 @@ def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
     return (here - there).abs().mean(0)
 
 
-def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Floats]:
+def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Singles]:
     weights = {
         f"{run.heads.name}.{name}": value.cpu().numpy().copy()
         for run in runs

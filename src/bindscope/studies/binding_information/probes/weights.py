@@ -14,14 +14,13 @@ from pydantic import TypeAdapter
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from bindscope.core.array_types import Array, Singles
 from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json
-from bindscope.fitting.rows import Array
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
-    Floats,
     Target,
     TargetName,
     chosen_targets,
@@ -78,7 +77,7 @@ class LoadedProbe:
         bits: Array,
         anchors: Array | None = None,
         cls: Array | None = None,
-    ) -> Floats:
+    ) -> Singles:
         """Return teacher-forced logits of a target, float32 (B, heads), in nats.
 
         `z` is a raw representation (B, d), or patch tokens (B, T, d) with [CLS] (B, d) where the
@@ -121,7 +120,7 @@ def load_probe(path: Path | str, seed: int | None = None) -> LoadedProbe:
         )
 
 
-def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe:
+def rebuild(metadata: dict[str, Any], weights: dict[str, Singles]) -> LoadedProbe:
     """Return the probe of a `FitResult`'s metadata and weights."""
     config = TypeAdapter[AnyProbe](AnyProbe).validate_python(metadata["probe"])
     sizes = tuple(metadata["sizes"])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.codes.coverage import drawn_objects
+from bindscope.core.array_types import Bools
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualTraining, QueryPool
 from bindscope.studies.concepts.counting import n_training
@@ -27,7 +28,6 @@ from bindscope.studies.concepts.scenes import values_of
 SPLITTING, SCENES, VALIDATION = range(3)
 SWAPS = 1  # per scene: an object of it with one concept of another object of it
 Ids = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def offsets(sizes: Sequence[int]) -> Ids:

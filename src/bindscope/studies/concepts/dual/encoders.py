@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from bindscope.core.array_types import Floats
 from bindscope.studies.concepts.config import (
     MlpSetOptions,
     ProductOptions,
@@ -20,7 +21,7 @@ from bindscope.studies.concepts.config import (
 from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SPECIAL_TOKENS
 from bindscope.studies.concepts.dual.batches import Ids, offsets
 from bindscope.studies.concepts.recognition import Readout, queries
-from bindscope.studies.concepts.scenes import Floats, values_of
+from bindscope.studies.concepts.scenes import values_of
 
 
 class DualEncoder(nn.Module, ABC):

@@ -14,13 +14,14 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from bindscope.core.array_types import Floats
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualEncoders, Encoder
 from bindscope.studies.concepts.dual.batches import Ids, Split
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 from bindscope.studies.concepts.dual.training import EncoderRun, Trained
 from bindscope.studies.concepts.recognition import Readout, recognize
-from bindscope.studies.concepts.scenes import Floats, Scenes
+from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.set_separation import Row
 
 FITTED = 0.95  # of training pairs that are recognized

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
+from bindscope.core.array_types import Bools, Doubles
 from bindscope.models.attention import BlockAttention
-from bindscope.studies.same_object.scores import Floats
 
 CERTAIN = 1 - 1e-9  # a correlation of 1 would be an infinite z
 FREEDOM = 8  # pairs of an image beyond what rivals have parameters, at least
 DISTANCES = 24  # bins of the distance, at most
 SMALLEST = 1e-30  # of a weight, whose logarithm is taken
-Ints = NDArray[np.integer]
-Bools = NDArray[np.bool_]
 
 
 def head_weights(attention: BlockAttention, queries: Tensor) -> Tensor:
@@ -42,7 +40,7 @@ def share_of_object(among: Tensor, same: Tensor, itself: Tensor) -> Tensor:
     return (others * same).sum(-1) / others.sum(-1).clamp_min(1e-38)
 
 
-def correlate(attention: Floats, scores: Floats) -> Floats:
+def correlate(attention: Doubles, scores: Doubles) -> Doubles:
     """Correlate the attention of each head with a probe's probabilities, over ordered pairs; (H,).
 
     `attention` (H, m, m): weights among the m patches of an image, rows are queries. `scores` (m,
@@ -53,8 +51,8 @@ def correlate(attention: Floats, scores: Floats) -> Floats:
 
 
 def beyond_rivals(
-    attention: Floats, same: Bools, classes: Ints, places: Floats, tokens: Floats
-) -> Floats:
+    attention: Doubles, same: Bools, classes: NDArray[np.integer], places: Doubles, tokens: Doubles
+) -> Doubles:
     """Correlate log attention with the labels, given what else it may go by; (H + 1,).
 
     Both sides are regressed on the query, the key, the ordered pair of classes, the distance (in
@@ -75,15 +73,15 @@ def beyond_rivals(
     if len(basis) - basis.shape[1] < FREEDOM:
         return np.full(len(logs), np.nan)
 
-    def rest(values: Floats) -> Floats:
-        residual: Floats = values - (values @ basis) @ basis.T
+    def rest(values: Doubles) -> Doubles:
+        residual: Doubles = values - (values @ basis) @ basis.T
         return residual
 
     labels = same[pairs].astype(np.float64)
     return _correlation(rest(logs), rest(labels), logs, labels)
 
 
-def _rivals(classes: Ints, places: Floats, tokens: Floats) -> Floats:
+def _rivals(classes: NDArray[np.integer], places: Doubles, tokens: Doubles) -> Doubles:
     """Return what attention may go by besides objects, of all ordered pairs; (m m, columns)."""
     m = len(classes)
     step = places[:, None] - places[None]
@@ -110,8 +108,8 @@ def _rivals(classes: Ints, places: Floats, tokens: Floats) -> Floats:
 
 
 def _correlation(
-    x: Floats, y: Floats, x_before: Floats | None = None, y_before: Floats | None = None
-) -> Floats:
+    x: Doubles, y: Doubles, x_before: Doubles | None = None, y_before: Doubles | None = None
+) -> Doubles:
     """Correlate rows (H, n) with (n,); NaN where nothing varies, or next to nothing is left."""
     x, y = x - x.mean(-1, keepdims=True), y - y.mean()
     lengths = []
@@ -120,12 +118,12 @@ def _correlation(
         length, scale = np.linalg.norm(values, axis=-1), np.linalg.norm(whole, axis=-1)
         lengths.append(np.where(length > 1e-7 * scale, length, 0.0))
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation: Floats = x @ y / (lengths[0] * lengths[1])
+        correlation: Doubles = x @ y / (lengths[0] * lengths[1])
     correlation[~np.isfinite(correlation)] = np.nan
     return correlation.clip(-1, 1)
 
 
-def fisher(r: Floats) -> Floats:
+def fisher(r: Doubles) -> Doubles:
     """Return Fisher's z of correlations; NaN stays NaN."""
-    z: Floats = np.arctanh(np.clip(r, -CERTAIN, CERTAIN))
+    z: Doubles = np.arctanh(np.clip(r, -CERTAIN, CERTAIN))
     return z

@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from bindscope.config.models import Controlled, Zoo
+from bindscope.core.array_types import Doubles
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
 from bindscope.core.splits import SPLITS
@@ -69,13 +70,13 @@ from bindscope.studies.same_object.quantities import (
     VAL_LOSS,
     weights_name,
 )
-from bindscope.studies.same_object.scores import Floats, couples_won
+from bindscope.studies.same_object.scores import couples_won
 from bindscope.tables.rows import Row
 
 # (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
-Columns = dict[tuple[str, str], tuple[Floats, Floats]]
-Numbers = Mapping[tuple[str, str], Floats]  # (quantity, at) -> resamples, or numbers of batches
-Losses = Mapping[Intervention | None, Floats]  # of batches, in bits
+Columns = dict[tuple[str, str], tuple[Doubles, Doubles]]
+Numbers = Mapping[tuple[str, str], Doubles]  # (quantity, at) -> resamples, or numbers of batches
+Losses = Mapping[Intervention | None, Doubles]  # of batches, in bits
 PLAIN: Row = {"edit": "none", "strength": 0.0, "subspace": "none"}
 LOSS = PRETRAINING_LOSS.name
 
@@ -101,7 +102,7 @@ def attention_rows(reading: Reading, by: Bootstrap) -> list[Row]:
     return rows
 
 
-def over_images(values: Floats) -> tuple[Floats, Floats]:
+def over_images(values: Doubles) -> tuple[Doubles, Doubles]:
     """Return numbers (n,) as sums and counts of images; NaN is no image."""
     there = np.isfinite(values)
     return np.where(there, values, 0.0), there.astype(np.float64)
@@ -215,7 +216,7 @@ def loss_rows(losses: Losses | str) -> list[Row]:
     return compared({what: {(LOSS, ""): values} for what, values in losses.items()}, _over_batches)
 
 
-def _over_batches(quantity: str, values: Floats, at: str = "") -> Row:
+def _over_batches(quantity: str, values: Doubles, at: str = "") -> Row:
     """Return a mean over batches and, of several, the ends of its t interval."""
     ends = mean_interval(values)[1:] if len(values) > 1 else (None, None)
     return row(quantity, values.mean(), *ends, at=at, n=len(values))

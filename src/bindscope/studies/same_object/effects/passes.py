@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bindscope.activations.images import Images, JoinedImages, StoreImages
+from bindscope.core.array_types import Doubles
 from bindscope.core.interfaces import Edit
 from bindscope.core.progress import Progress
 from bindscope.core.store.reader import Store, open_store
@@ -36,7 +37,6 @@ from bindscope.studies.same_object.effects.attention import (
 from bindscope.studies.same_object.effects.subspace import Editor, Intervention, LabelMeans
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
-from bindscope.studies.same_object.scores import Floats
 
 MASKS = 16  # that are read at a time
 BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
@@ -94,7 +94,7 @@ def logits_name(layer: int) -> str:
 # `logits_name(layer)` of the pairs of successive images; `share` (heads, n): attention on the same
 # object; `change` (2, n): squared length of the change of the tokens, and of the tokens less their
 # mean.
-Reading = Mapping[str, Floats]
+Reading = Mapping[str, Doubles]
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class Measuring:
         }
 
 
-def _joined(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Floats]:
+def _joined(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Doubles]:
     """Put what is kept of successive batches together."""
     return {name: torch.cat([b[name] for b in batches], -1).numpy() for name in batches[0]}
 
@@ -301,7 +301,7 @@ def _correlated(
     classes, positions, x = (
         part.cpu().double().numpy() for part in (block.classes, block.positions, block.x)
     )
-    per_image: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
+    per_image: dict[str, list[Doubles]] = {name: [] for name in CORRELATIONS}
     for i, valid in enumerate(block.valid.cpu().numpy()):
         measures = dict.fromkeys(CORRELATIONS, np.full(len(among) + 1, np.nan))
         if valid.sum() >= LEAST:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from bindscope.core.array_types import Doubles
 from bindscope.core.interfaces import Edit
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.checkpoint import Checkpoints
@@ -47,7 +48,6 @@ from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted, planted_tokens
 from bindscope.studies.same_object.quantities import CONTROLS, JUDGED, weights_name
-from bindscope.studies.same_object.scores import Floats
 
 GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2
 PATCHES = GRID[0] * GRID[1]
@@ -308,11 +308,11 @@ _NAMES = {"dataset": "planted", "model": "planted", "layer": str(LAYER), "probe"
 
 def _losses(
     tokens: Tensor, part: Part, editor: Editor, whats: Sequence[Intervention]
-) -> dict[Intervention | None, Floats]:
+) -> dict[Intervention | None, Doubles]:
     """Return how far a part of the edited tokens is from what it was, of batches of images."""
     n = len(tokens)
     patches = torch.arange(-1, PATCHES).expand(n, -1)
-    losses: dict[Intervention | None, Floats] = {None: np.zeros(n // BATCH)}
+    losses: dict[Intervention | None, Doubles] = {None: np.zeros(n // BATCH)}
     for what in whats:
         edited = editor.edited(tokens, what, torch.arange(n), patches)
         away = (edited - tokens)[..., PARTS[part]].square().sum(-1).mean(1)

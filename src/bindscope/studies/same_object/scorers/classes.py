@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from bindscope.core.array_types import Doubles
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows
@@ -61,7 +62,6 @@ from bindscope.studies.same_object.scorers.convex import (
     optimum_columns,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND, Covariance, solved
-from bindscope.studies.same_object.scores import Floats
 
 SURE = 1e-9  # the least distance of a probability from 0 and 1
 
@@ -251,7 +251,7 @@ class ClassAndPlace(Scorer):
     shares: Tensor
     form: FittedProbe | None = None  # the fitted form, with the scaling of its tokens
     # Features (P, 6) to logits (P,); None: the form alone.
-    decide: Callable[[Floats], Floats] | None = None
+    decide: Callable[[Doubles], Doubles] | None = None
 
     def tokens(self, block: PairBlock) -> Tensor:
         """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
@@ -274,7 +274,7 @@ class ClassAndPlace(Scorer):
             z = self.form.scaling.scaled(z) * block.valid[..., None]
         return self.form.scorer.logits(replace(block, x=z))
 
-    def features(self, block: PairBlock) -> Floats:
+    def features(self, block: PairBlock) -> Doubles:
         """Return the form's logits and what else is known of a block's pairs, (P, 6)."""
         p = self.probed.values(block).softmax(-1).double()
         a, b = block.both(block.positions)
@@ -318,7 +318,7 @@ def _with_one_scale(scaling: Standardiser, first: int) -> Standardiser:
 
 def _drawn(
     pairs: PatchPairs, scorer: ClassAndPlace, most: int
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
+) -> tuple[Doubles, npt.NDArray[np.bool_]]:
     """Return features and labels of at most about so many pairs, evenly drawn."""
     generator, share = rng(DRAW), most / max(pairs.data.n_pairs, 1)
     features, labels = [], []
@@ -330,10 +330,10 @@ def _drawn(
 
 
 def _boosted(
-    train: tuple[Floats, npt.NDArray[np.bool_]],
-    val: tuple[Floats, npt.NDArray[np.bool_]],
+    train: tuple[Doubles, npt.NDArray[np.bool_]],
+    val: tuple[Doubles, npt.NDArray[np.bool_]],
     iterations: int,
-) -> tuple[Callable[[Floats], Floats], int]:
+) -> tuple[Callable[[Doubles], Doubles], int]:
     """Fit boosted trees; keep as many as validate best."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -347,9 +347,9 @@ def _boosted(
     ]
     n_trees = int(np.argmin(losses)) + 1
 
-    def decide(features: Floats) -> Floats:
+    def decide(features: Doubles) -> Doubles:
         staged = model.staged_decision_function(features)
-        logits: Floats = next(islice(staged, n_trees - 1, None))
+        logits: Doubles = next(islice(staged, n_trees - 1, None))
         return logits.ravel()
 
     return decide, n_trees
