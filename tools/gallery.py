@@ -23,7 +23,7 @@ COLORS = 128
 def main() -> int:
     """Write the images, and name the figures that no folder draws."""
     missing = []
-    for name in (entry.name for study in studies().values() for entry in study.figures):
+    for name in (entry.name for study in studies().values() for entry in study.wide_figures):
         files = (Path(folder) / f"{name}.svg" for folder in sys.argv[1:])
         if svg := next((file for file in files if file.exists() and not is_empty(file)), None):
             with Image.open(svg.with_suffix(".png")) as image:

@@ -117,10 +117,11 @@ def gallery_page() -> str:
     ]
     for study in studies().values():
         lines.append(f"## {study.title}\n" if study.figures else "")
-        for entry in study.figures:
+        for entry in study.wide_figures:
             lines += [f"### `{entry.name}`: {entry.title}\n"]
             lines += [f"![{entry.title}](../images/{entry.name}.png)\n"]
-            lines += [entry.caption.replace("<", "&lt;"), ""]
+            caption = re.sub(r"{[^|}]*\|([^}]*)}", r"\1", entry.caption)
+            lines += [caption.replace("<", "&lt;"), ""]
     return "\n".join(lines) + "\n"
 
 

@@ -27,7 +27,7 @@ from snakemake_logger_plugin_bindscope.ending import (
     warnings_of,
     yaml_errors,
 )
-from snakemake_logger_plugin_bindscope.phases import GOAL, Run, duration
+from snakemake_logger_plugin_bindscope.phases import GOAL, Run, duration, span
 from snakemake_logger_plugin_bindscope.screen import Bars, Lines, Printed, screen_for
 
 Planned = tuple[str, Sequence[str], str]
@@ -62,6 +62,7 @@ class LogHandler(LogHandlerBase):
         self.planned: dict[tuple[str, ...], Planned] = {}
         self.warnings: list[str] = []
         self._explain: Callable[[Sequence[Planned]], str] | None = None
+        self._forecast: Callable[[], tuple[float, float] | None] = lambda: None
         self._logs: dict[int, list[str]] = {}
         self._signal = ""
         self._before: list[str] = []  # shown only where no run follows: `--lint`, `--unlock`
@@ -73,6 +74,7 @@ class LogHandler(LogHandlerBase):
         self,
         phase_of: Mapping[str, str],
         explain: Callable[[Sequence[Planned]], str],
+        forecast: Callable[[], tuple[float, float] | None],
     ) -> None:
         """Take what the Snakefile knows of the run.
 
@@ -82,9 +84,11 @@ class LogHandler(LogHandlerBase):
             The phase of each rule; the screen has them in this order.
         explain
             Says in a few lines what the jobs of a dry run are, and why they would run.
+        forecast
+            Returns the least and the most seconds that a run takes; None if that is not known.
         """
         self.run.know(phase_of)
-        self._explain = explain
+        self._explain, self._forecast = explain, forecast
 
     @property
     def writes_to_stream(self) -> bool:
@@ -120,7 +124,6 @@ class LogHandler(LogHandlerBase):
                 handle(record)
             elif event is None:
                 self._on_message(record)
-            self.screen.update()
         except Exception:
             self.handleError(record)
 
@@ -134,6 +137,10 @@ class LogHandler(LogHandlerBase):
             self._log = LOG.open("w", encoding="utf-8")
             self._log.writelines(self._text)
         if self._shows:
+            n = self.run.n_jobs[1]
+            ends = self._forecast() if GOAL in self.run.goals else None
+            about = f", about {span(*ends)}" if ends else ""
+            self._say(f"{n} {'job' if n == 1 else 'jobs'}{about}")
             self.screen.begin(self.run)
             self._printed.begin()
 

@@ -6,8 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil, floor
 
 GOAL = "all"  # the rule that only collects the others' files
+FEWEST_ENDED = 5  # jobs, before the time left is estimated
+# By which factor a job may take less or more than those of its rule, or of other rules, took.
+LIKE, UNLIKE = 1.25, 2.0
 
 
 @dataclass
@@ -32,16 +36,15 @@ class Phase:
         Jobs by rule: of the whole run, and those that did not end well yet.
     failed
         Numbers of failed jobs.
-    started, ended
-        When its first job began and its last one ended; seconds of the clock.
+    is_started
+        Whether a job of it began.
     """
 
     name: str
     total: Counter[str] = field(default_factory=Counter)
     n_remaining: Counter[str] = field(default_factory=Counter)
     failed: set[int] = field(default_factory=set)
-    started: float | None = None
-    ended: float | None = None
+    is_started: bool = False
 
     @property
     def n_done(self) -> int:
@@ -52,12 +55,6 @@ class Phase:
     def is_done(self) -> bool:
         """Whether all jobs ended well."""
         return not self.n_remaining.total()
-
-    def seconds(self, now: float) -> float:
-        """Return how long it has been at work."""
-        if self.started is None:
-            return 0.0
-        return (now if self.ended is None else self.ended) - self.started
 
 
 class Run:
@@ -101,7 +98,7 @@ class Run:
         name = self._phase_of.get(rule, rule)
         phase = self.phases.setdefault(name, Phase(name))
         phase.failed.discard(number)
-        phase.started = self.clock() if phase.started is None else phase.started
+        phase.is_started = True
         text = " ".join([rule, *(value for key, value in names.items() if key != "key")])
         self.running[number] = Running(rule, name, text, self.clock())
 
@@ -112,7 +109,6 @@ class Run:
             return None
         phase = self.phases[job.phase]
         phase.n_remaining[job.rule] -= 1
-        phase.ended = self.clock()
         self._measured.setdefault(job.rule, []).append(self.clock() - job.started)
         return phase if phase.is_done else None
 
@@ -120,9 +116,7 @@ class Run:
         """End a job badly, or because the user stopped the run; returns what it was."""
         job = self.running.pop(number, None)
         if job is not None:
-            phase = self.phases[job.phase]
-            phase.failed |= set() if stopped else {number}
-            phase.ended = self.clock()
+            self.phases[job.phase].failed |= set() if stopped else {number}
         return job
 
     @property
@@ -136,24 +130,48 @@ class Run:
         phases = self.phases.values()
         return sum(p.n_done for p in phases), sum(p.total.total() for p in phases)
 
-    def seconds_left(self, *phases: Phase) -> tuple[float, bool]:
-        """Estimate how long the jobs of some phases take, by those of this run that have ended.
+    @property
+    def at_work(self) -> str:
+        """The job that runs now, and how many more do; empty if none does."""
+        texts = [job.text for job in list(self.running.values())]
+        return f"{texts[0]}{f' and {len(texts) - 1} more' if texts[1:] else ''}" if texts else ""
 
-        A rule's jobs take what those took that have ended. Where none has, they are left out, and
-        the second value is False.
+    def seconds_left(self) -> tuple[float, float] | None:
+        """Estimate the least and the most seconds that the run goes on, by jobs that have ended.
+
+        A job takes about what those of its rule took. Where none of its rule has ended, it takes
+        about what all took. None before `FEWEST_ENDED` jobs have ended.
         """
-        now, running = self.clock(), list(self.running.values())
-        names = {phase.name for phase in phases}
-        work, is_whole = 0.0, True
-        for rule, n in [item for phase in phases for item in phase.n_remaining.items() if item[1]]:
-            if not (ended := self._measured.get(rule)):
-                is_whole = False
-                continue
-            each = sum(ended) / len(ended)
-            spent = [min(now - job.started, each) for job in running if job.rule == rule]
-            work += max(n * each - sum(spent), 0.0)
-        at_work = [job for job in running if job.phase in names]
-        return work / max(1, len(at_work)), is_whole
+        everything = [seconds for ended in self._measured.values() for seconds in ended]
+        if len(everything) < FEWEST_ENDED:
+            return None
+        now, running, least, most = self.clock(), list(self.running.values()), 0.0, 0.0
+        for phase in self.phases.values():
+            for rule, n in phase.n_remaining.items():
+                ended = self._measured.get(rule)
+                each = sum(ended or everything) / len(ended or everything)
+                spent = [min(now - job.started, each) for job in running if job.rule == rule]
+                work = max(n * each - sum(spent), 0.0)
+                factor = LIKE if ended else UNLIKE
+                least, most = least + work / factor, most + work * factor
+        n_parallel = max(1, len(running))
+        return least / n_parallel, most / n_parallel
+
+    @property
+    def time_left(self) -> str:
+        """The range of `seconds_left` in words; empty if it is not known."""
+        if self.is_done or not (ends := self.seconds_left()):
+            return ""
+        return f"{span(*ends)} left"
+
+
+def span(least: float, most: float) -> str:
+    """Write a range of durations: `10 to 40 s`, `3 to 6 min`, `1 to 2 h`."""
+    unit, size = next(
+        (u, n) for u, n in (("h", 3600), ("min", 60), ("s", 1)) if most >= 2 * n or n == 1
+    )
+    low, high = floor(least / size), ceil(most / size)
+    return f"{low} to {high} {unit}" if low else f"up to {high} {unit}"
 
 
 def duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from tempfile import TemporaryFile
+from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, TextIO
 
 from snakemake_logger_plugin_bindscope.phases import Phase, Run, duration
@@ -80,24 +81,40 @@ class Printed:
 
 
 class Lines:
-    """Plain lines: one for each phase, when it is done."""
+    """Plain lines: one for each phase, when it is done, and how far the run is, by the clock.
 
-    def __init__(self, stream: TextIO) -> None:
+    Parameters
+    ----------
+    stream
+        Where lines are written.
+    every_s
+        Seconds between two lines by the clock; in a long run a twentieth of its time so far.
+    """
+
+    def __init__(self, stream: TextIO, every_s: float = 30.0) -> None:
         self.stream = stream
+        self._every_s = every_s
+        self._ended = Event()
 
     def begin(self, run: Run) -> None:
-        """Begin a run; nothing is said before a phase is done."""
+        """Begin a run."""
+        Thread(target=self._show_progress, args=(run,), daemon=True).start()
 
-    def update(self) -> None:
-        """Show a change; plain lines show phases that are done."""
+    def _show_progress(self, run: Run) -> None:
+        """Write how far a run is until it ends."""
+        while not self._ended.wait(max(self._every_s, (run.clock() - run.started) / 20)):
+            done, n = run.n_jobs
+            parts = (f"{done} of {n} jobs", run.time_left, run.at_work)
+            now = duration(run.clock() - run.started)
+            with suppress(OSError, ValueError):  # the other end of the pipe is closed
+                self.say(f"{now:{_NAME}}  {', '.join(filter(None, parts))}")
 
     def end_phase(self, phase: Phase) -> None:
         """Show a phase that is done, or, at the end of a run, how far it came."""
         n, done = phase.total.total(), phase.n_done
         counted = f"{n} {'job' if n == 1 else 'jobs'}" if phase.is_done else f"{done} of {n} jobs"
         failed = f", {len(phase.failed)} failed" if phase.failed else ""
-        took = duration(phase.seconds(phase.ended or 0.0))
-        self.say(f"{phase.name:{_NAME}}  {counted}, {took}{failed}")
+        self.say(f"{phase.name:{_NAME}}  {counted}{failed}")
 
     def say(self, text: str) -> None:
         """Write lines that stay."""
@@ -106,9 +123,9 @@ class Lines:
 
     def stop(self, run: Run) -> None:
         """End: phases that were begun and are not done get their line."""
+        self._ended.set()
         for phase in run.phases.values():
-            if not phase.is_done and phase.started is not None:
-                phase.ended = run.clock() if phase.ended is None else phase.ended
+            if not phase.is_done and phase.is_started:
                 self.end_phase(phase)
 
 
@@ -143,9 +160,6 @@ class Bars:
         )
         self._live.start()
         self.console.show_cursor(True)  # a run that is killed could not bring it back
-
-    def update(self) -> None:
-        """Show a change: the bars are drawn by the clock."""
 
     def end_phase(self, phase: Phase) -> None:
         """Show that a phase is done: its bar does."""
@@ -185,27 +199,16 @@ class Bars:
         if not self._run.is_done and self._run.running:
             done, n = self._run.n_jobs
             now = duration(self._run.clock() - self._run.started)
-            time_left = self._time_left(*phases)
-            table.add_row(f"{now} so far", "", f"{done}/{n}", Text(time_left))
+            table.add_row(f"{now} so far", "", f"{done}/{n}", Text(self._run.time_left))
         return table
 
     def _now(self, phase: Phase) -> str:
-        """Say what runs now in a phase, how long it goes on, or how long it took."""
+        """Say what runs now in a phase."""
         assert self._run
         failed = f"{len(phase.failed)} failed  " if phase.failed else ""
-        at_work = [job.text for job in list(self._run.running.values()) if job.phase == phase.name]
-        if not at_work:
-            took = duration(phase.seconds(self._run.clock())) if phase.ended is not None else ""
-            return f"{failed}{took}"
-        more = f" and {len(at_work) - 1} more" if len(at_work) > 1 else ""
-        time_left = self._time_left(phase)
-        return f"{failed}{time_left}{'  ' if time_left else ''}{at_work[0]}{more}"
-
-    def _time_left(self, *phases: Phase) -> str:
-        """Say how long some phases go on: over so long where no job of some rule has ended."""
-        assert self._run
-        seconds, is_whole = self._run.seconds_left(*phases)
-        return f"{'' if is_whole else 'over '}{duration(seconds)} left" if seconds else ""
+        jobs = [job.text for job in list(self._run.running.values()) if job.phase == phase.name]
+        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        return f"{failed}{jobs[0]}{more}" if jobs else failed
 
 
 def screen_for(stream: TextIO, color: bool) -> Lines | Bars:

@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,8 +26,8 @@ from bindscope.report.page import Part, build_page
 from bindscope.studies.build import all_steps
 from snakemake_logger_plugin_bindscope import LogHandler, ending
 from snakemake_logger_plugin_bindscope.ending import Failure, failure_lines, findings, last_lines
-from snakemake_logger_plugin_bindscope.phases import Run, duration
-from snakemake_logger_plugin_bindscope.screen import Bars
+from snakemake_logger_plugin_bindscope.phases import Run, duration, span
+from snakemake_logger_plugin_bindscope.screen import Bars, Lines
 
 PHASES = {"draw": "scenes", "codes": "scenes", "fit": "fits", "table": "tables and figures"}
 PLAN: dict[str, Any] = {"event": "run_info", "stats": {"fit": 2, "draw": 1, "all": 1, "total": 4}}
@@ -66,7 +67,7 @@ def screen(
             setattr(settings, name, value)
         handler = LogHandler(settings, None)  # type: ignore[arg-type]
         handler.run.clock, handler.run.started = lambda: 0.0, 0.0  # whatever the machine does
-        handler.know(PHASES, lambda jobs: f"{len(jobs)} jobs would run")
+        handler.know(PHASES, lambda jobs: f"{len(jobs)} jobs would run", lambda: (130.0, 300.0))
         handler.setFormatter(logging.Formatter("Snakemake: %(message)s"))
         for event in events:
             level = event.get("level", logging.INFO)
@@ -123,8 +124,9 @@ def test_a_run_is_a_line_per_phase_and_its_results(screen: Any, tmp_path: Path) 
         (tmp_path / path).touch()
     text, _ = screen(*RUN, done(3), done(2), info(0, "all"), done(0))
     assert text.splitlines() == [
-        "scenes                1 job, 0 s",
-        "fits                  2 jobs, 0 s",
+        "3 jobs, about 2 to 5 min",
+        "scenes                1 job",
+        "fits                  2 jobs",
         "",
         "Done in 0 s.",
         "  Tables   results/tables/*.parquet  (priors)",
@@ -150,8 +152,9 @@ def test_a_failed_job_is_last_with_its_message(screen: Any, tmp_path: Path) -> N
     (tmp_path / "two.log").write_text("10:00:00 fit: x\n10:00:01 a.json: is bad\n  remedy: do so\n")
     text, _ = screen(*RUN, *failed(2, "fit", "two.log"), done(3))
     assert text.splitlines() == [
-        "scenes                1 job, 0 s",
-        "fits                  1 of 2 jobs, 0 s, 1 failed",
+        "3 jobs, about 2 to 5 min",
+        "scenes                1 job",
+        "fits                  1 of 2 jobs, 1 failed",
         "",
         "1 job failed. What is done is kept: the same command continues from there.",
         "",
@@ -270,24 +273,46 @@ def test_the_time_left_follows_what_was_measured_of_the_same_rule() -> None:
     now = 0.0
     run = Run(lambda: now)
     run.know(PHASES)
-    run.plan({"fit": 2, "draw": 2})
+    run.plan({"fit": 2, "draw": 7})
     assert [phase.name for phase in run.phases.values()] == ["scenes", "fits"]
-    assert run.seconds_left(*run.phases.values()) == (0, False)
-    run.start(1, "draw", {})
-    now = 3.0
-    run.finish(1)
-    assert run.n_jobs == (1, 4)
-    assert run.seconds_left(*run.phases.values()) == (3, False)  # of fits nothing is known
-    assert run.seconds_left(run.phases["scenes"]) == (3, True)
-    run.start(2, "fit", {})
-    now = 15.0
-    run.finish(2)
-    run.start(3, "fit", {})
-    run.start(4, "draw", {})  # of another phase
-    now = 17.0
-    assert run.seconds_left(run.phases["fits"]) == (12 - 2, True)
-    assert run.seconds_left(*run.phases.values()) == ((12 - 2 + 3 - 2) / 2, True)
+    for number in range(5):
+        assert run.seconds_left() is None
+        assert run.time_left == ""
+        run.start(number, "draw", {})
+        now += 3.0
+        run.finish(number)
+    assert run.n_jobs == (5, 9)
+    # Two of 3 s, and two of another rule, which may take half or twice as long.
+    assert run.seconds_left() == pytest.approx((6 / 1.25 + 6 / 2, 6 * 1.25 + 6 * 2))
+    assert run.time_left == "7 to 20 s left"
+    run.start(5, "fit", {})
+    now += 12.0
+    run.finish(5)
+    run.start(6, "fit", {})
+    run.start(7, "draw", {})
+    now += 2.0
+    work = (12 - 2) + (2 * 3 - 2)  # two jobs share it
+    assert run.seconds_left() == pytest.approx((work / 1.25 / 2, work * 1.25 / 2))
+    assert run.at_work == "fit and 1 more"
     assert [duration(s) for s in (8.4, 125, 3780)] == ["8 s", "2 min 05 s", "1 h 03 min"]
+    ranges = [span(*ends) for ends in ((4, 9), (50, 119), (50, 300), (3500, 9000))]
+    assert ranges == ["4 to 9 s", "50 to 119 s", "up to 5 min", "up to 3 h"]
+
+
+def test_plain_lines_show_by_the_clock_how_far_a_run_is() -> None:
+    run, stream = Run(lambda: 0.0), io.StringIO()
+    run.know(PHASES)
+    run.plan({"fit": 2})
+    run.start(1, "fit", {"model": "objects-0"})
+    lines = Lines(stream, every_s=0.01)
+    lines.begin(run)
+    deadline = time.monotonic() + 10
+    while stream.getvalue().count("\n") < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    lines.stop(run)
+    first, second, *_ = stream.getvalue().splitlines()
+    assert first == second == "0 s                   0 of 2 jobs, fit objects-0"
+    assert stream.getvalue().endswith("fits                  0 of 2 jobs\n")
 
 
 def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,9 +322,11 @@ def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     run.know(PHASES)
     run.plan({"fit": 200, "draw": 1})
     run.start(1, "draw", {})
-    run.start(4, "fit", {})
+    for number in range(4, 9):
+        run.start(number, "fit", {})
     now = 4.0
-    run.finish(4)
+    for number in range(4, 9):
+        run.finish(number)
     bars = Bars(stream, color=False)
     bars.begin(run)
     run.start(2, "fit", {"model": "objects-0"})
@@ -309,9 +336,9 @@ def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     text = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", stream.getvalue())
     lines = [line.rstrip() for line in text.splitlines()]
     scenes, fits, so_far = lines[-3:]
-    assert re.fullmatch(r"scenes +━+ +1/1 +4 s", scenes)
-    assert re.fullmatch(r"fits +━* +1/200 +6 min 3\d s left  fit objects-0 and 1 more", fits)
-    assert re.fullmatch(r"4 s so far +2/201 +6 min 3\d s left", so_far)
+    assert re.fullmatch(r"scenes +━+ +1/1", scenes)
+    assert re.fullmatch(r"fits +[━╸]* +5/200 +fit objects-0 and 1 more", fits)
+    assert re.fullmatch(r"4 s so far +6/201 +5 to 9 min left", so_far)
     assert max(map(len, lines)) <= 100
 
 

@@ -12,7 +12,7 @@ from bindscope.core.registries import studies
 from bindscope.figures import style
 
 ROOT = Path(__file__).parents[2]
-NAMES = [entry.name for study in studies().values() for entry in study.figures]
+NAMES = [entry.name for study in studies().values() for entry in study.wide_figures]
 
 
 def test_the_first_folder_that_draws_a_figure_gives_its_image(

@@ -27,14 +27,6 @@ WIDTH = 0.017
 BOUNDS = [quantity.value for quantity in QUANTITIES]
 
 
-class Everything(Outline):
-    """The text, with the values of figures and with the words in them (their comments)."""
-
-    def handle_comment(self, comment):
-        """Note what a path of a figure spells."""
-        self.text.append(f" {comment} ")
-
-
 @pytest.fixture(scope="module")
 def table():
     rows = []
@@ -100,7 +92,7 @@ def page(table, tmp_path_factory):
 @pytest.fixture(scope="module")
 def text(page):
     """Return all that a reader can see or point at, with plain spaces and minus signs."""
-    words = " ".join("".join(Everything(page).text).split())
+    words = " ".join("".join(Outline(page).text).split())
     return words.replace("\u00a0", " ").replace("\u2212", "-")
 
 

@@ -20,7 +20,7 @@ from bindscope.core.job import BENCHMARKS
 _WHAT = ("probe", "experiment", "encoder", "approximator", "table", "figure")
 _ALIKE = 10
 """By how much a job may be larger or smaller than one that has run, to be forecast by it."""
-_SAFETY = 1.2
+SAFETY = 1.2
 """How much longer than its like a job is forecast to take."""
 
 Kind = tuple[str, ...]
@@ -70,7 +70,7 @@ def seconds_of(
     alike = [(size, s) for size, s in of_kind if units / _ALIKE <= size <= units * _ALIKE]
     if not alike:
         return None
-    return _SAFETY * units * sum(s for _, s in alike) / sum(size for size, _ in alike)
+    return SAFETY * units * sum(s for _, s in alike) / sum(size for size, _ in alike)
 
 
 def hours_of(products: Iterable[Product]) -> Hours:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from bindscope.commands.cost import would_run
+from bindscope.commands.hours import SAFETY, hours_of
 from bindscope.commands.plan import explain
 from bindscope.core.graph import Graph
 from bindscope.core.registries import studies
@@ -41,4 +43,10 @@ def show_run(handlers: Iterable[Any], graph: Graph) -> None:
     """Hand what the screen of a run must know to Snakemake's logger plug-in of ours."""
     for handler in handlers:
         if know := getattr(handler, "know", None):
-            know(phase_of_rules(), partial(explain, graph))
+            know(phase_of_rules(), partial(explain, graph), partial(forecast, graph))
+
+
+def forecast(graph: Graph) -> tuple[float, float] | None:
+    """Return the least and the most seconds that a run takes; None where a job's is not known."""
+    hours = hours_of(would_run(graph))
+    return None if hours.unknown else (hours.wall / SAFETY, 2 * hours.wall)

@@ -167,7 +167,8 @@ class FigureEntry:
     title
         Its heading in the report.
     caption
-        At most 60 words: what is plotted, what intervals cover, how to read it.
+        At most 60 words: what is plotted, what intervals cover, how to read it. The report shows
+        ``{words|text}`` as the text, if the figure itself has the words (in its legend).
     implementation
         The `figures.figure.Figure`, ``"module:object"``.
     request
@@ -175,6 +176,8 @@ class FigureEntry:
         show. Called when all tables are in the graph.
     resources
         Committed files that it reads.
+    narrow
+        Name of the figure that a narrow screen shows in its place; empty for the same.
     """
 
     name: str
@@ -183,14 +186,22 @@ class FigureEntry:
     implementation: str
     request: Callable[[Any, Any, Any], Request | None]
     resources: tuple[str, ...] = ()
+    narrow: str = ""
 
     @classmethod
     def build(
-        cls, study: str, reference: str, title: str, caption: str, request: Any, *resources: str
+        cls,
+        study: str,
+        reference: str,
+        title: str,
+        caption: str,
+        request: Any,
+        *resources: str,
+        narrow: str = "",
     ) -> FigureEntry:
         """Return the entry of ``"module:figure"`` in a study, under the figure's own name."""
         name = reference.partition(":")[2]
-        return cls(name, title, caption, f"{study}.{reference}", request, resources)
+        return cls(name, title, caption, f"{study}.{reference}", request, resources, narrow)
 
 
 @dataclass(frozen=True)
@@ -249,6 +260,12 @@ class Study:
     claims: str = ""
     planted: str = ""
     examples: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def wide_figures(self) -> tuple[FigureEntry, ...]:
+        """Its figures without those that narrow screens show in the place of another."""
+        narrow = {figure.narrow for figure in self.figures}
+        return tuple(figure for figure in self.figures if figure.name not in narrow)
 
 
 class Table(Protocol):

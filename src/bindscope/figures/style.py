@@ -41,6 +41,10 @@ PAPER_MARK: Final[dict[str, Any]] = {
     "zorder": 5,
 }
 
+# Text of an SVG stays text. Where the reader has no DejaVu, Verdana has nearly its widths.
+_FONT: Final = b"font-family: 'DejaVu Sans'"
+_FONTS: Final = b"font-family: 'DejaVu Sans', Verdana, sans-serif"
+
 _RC: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#666666",
@@ -64,7 +68,7 @@ _RC: Final[dict[Any, Any]] = {
     "lines.linewidth": 1.5,
     "lines.markersize": 4.5,
     "savefig.dpi": DPI,
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "svg.hashsalt": "bindscope",
     "text.parse_math": False,  # a name that holds `$` is shown as it is
     "xtick.color": "#444444",
@@ -119,7 +123,7 @@ def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
         figure.savefig(buffer, format=kind, metadata=metadata)
         content = buffer.getvalue()
         if kind == "svg":
-            content = _with_numbered_clips(content)
+            content = _with_numbered_clips(content).replace(_FONT, _FONTS)
             marked = with_marks(content, figure, marks)
             # Thousands of values are no reading, and would take the figure out of the page.
             content = marked if len(marked) <= LARGEST_SVG_BYTES else content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,9 @@ def make_report(job: Job) -> str:
     ----------
     job
         Its spec lists the chapters: `study`, `title`, `findings` (``"module:function"``) and the
-        title and caption of the `figures` that were drawn, by name. Its inputs are the tables, the
-        figures, and the studies' own files.
+        title, caption and narrow version of the `figures` that were drawn, by name, and the names
+        of its `tables`. Its inputs are
+        the tables, the figures, and the studies' own files.
 
     Returns
     -------
@@ -100,15 +101,21 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
             chapter["study"],
             chapter["title"],
             resolve(chapter["findings"])(tables, about),
-            tuple(
-                _drawing(product, *chapter["figures"][name])
-                for name, product in drawn.items()
-                if name in chapter["figures"] and not is_empty(product.files["svg"])
-            ),
+            tuple(_drawings(chapter["figures"], drawn)),
+            tuple(chapter["tables"]),
         )
         for chapter in chapters
     ]
 
 
-def _drawing(figure: ProductFiles, title: str, caption: str) -> Drawing:
-    return Drawing(figure.names["figure"], title, figure.path, figure.files["svg"], caption)
+def _drawings(
+    about: Mapping[str, Sequence[str]], drawn: Mapping[str, ProductFiles]
+) -> Iterator[Drawing]:
+    """Yield the figures of a chapter that show something, each with its narrow version."""
+    narrow_versions = {narrow for _, _, narrow in about.values()}
+    for name, product in drawn.items():
+        if name not in about or name in narrow_versions or is_empty(product.files["svg"]):
+            continue
+        title, caption, narrow = about[name]
+        svg = drawn[narrow].files["svg"] if narrow in drawn else ""
+        yield Drawing(name, title, product.path, product.files["svg"], caption, svg)

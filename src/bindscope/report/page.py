@@ -19,6 +19,7 @@ from bindscope.figures.colors import LARGEST_SVG_BYTES, WIDTH_IN
 from bindscope.report.chapter import Chapter, PageTable, Section, numbers_first
 
 POINTS_PER_INCH = 72
+MOST_VALUES = 60  # that an alternative text lists
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class Drawing:
     png, svg
         Its files.
     caption
-        Plain text with paragraphs, ``code`` and *emphasis*.
+        Plain text; see `core.interfaces.FigureEntry`.
+    narrow
+        The SVG that a narrow screen shows; empty for the same.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Drawing:
     png: str
     svg: str
     caption: str
+    narrow: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,15 @@ class Part:
         What the study says.
     figures
         Its figures, in the order of the page.
+    tables
+        Names of its whole tables, to which the page links.
     """
 
     name: str
     title: str
     chapter: Chapter
     figures: tuple[Drawing, ...] = ()
+    tables: tuple[str, ...] = ()
 
 
 def build_page(
@@ -172,6 +179,9 @@ def _laid_out(part: Part) -> dict[str, Any]:
         "chapter": chapter,
         "headline": [drawn[name] for name in headline],
         "sections": sections,
+        "files": {
+            name: [f"tables/{name}.{kind}" for kind in ("csv", "parquet")] for name in part.tables
+        },
         "filters": _filters([t for s in sections for t in s["content"].tables]),
     }
 
@@ -196,19 +206,41 @@ def _has_content(section: Mapping[str, Any]) -> bool:
 
 def _embedded(figure: Drawing) -> dict[str, Any]:
     """Embed a figure: the SVG, or the PNG where the SVG is large (many images in it)."""
-    first = re.split(r"(?<=\.)\s", figure.caption, maxsplit=1)[0]
+    content = Path(figure.svg).read_bytes()
+    svg = content.decode()
+    caption = _caption(figure.caption, svg)
+    first = re.split(r"(?<=\.)\s", caption, maxsplit=1)[0]
+    alt = f"{figure.title}. {first} {_values(svg)}".strip()
     embedded: dict[str, Any] = {
         "title": figure.title,
-        "alt": f"{figure.title}. {first} The text below the figure explains it.",
-        "caption": figure.caption,
+        "alt": alt,
+        "caption": caption,
         "svg": "",
         "source": "",
+        "narrow": "",
+        "files": [f"figures/{Path(path).name}" for path in (figure.png, figure.svg)],
     }
-    content = Path(figure.svg).read_bytes()
+    if figure.narrow:
+        narrow = _inline(Path(figure.narrow).read_text(encoding="utf-8"), f"{figure.name}-n", alt)
+        embedded["narrow"] = Markup(narrow.replace("<svg ", '<svg class="narrow" ', 1))
     if len(content) > LARGEST_SVG_BYTES:
         png = base64.b64encode(Path(figure.png).read_bytes()).decode()
         return {**embedded, "source": f"data:image/png;base64,{png}"}
-    return {**embedded, "svg": Markup(_inline(content.decode(), figure.name, embedded["alt"]))}
+    return {**embedded, "svg": Markup(_inline(svg, figure.name, alt))}
+
+
+def _caption(caption: str, svg: str) -> str:
+    """Return a caption without what it says of marks that the figure does not have."""
+    words = html.unescape(" ".join(re.findall(r"<text\b[^>]*>([^<]*)</text>", svg)))
+    return re.sub(r"{([^|}]*)\|([^}]*)}", lambda m: m[2] if m[1] in words else "", caption)
+
+
+def _values(svg: str) -> str:
+    """Return the values that a figure shows, for a reader who cannot see it."""
+    texts = re.findall(r"<rect [^>]*data-of=[^>]*><title>([^<]*)</title>", svg)
+    values = list(dict.fromkeys(map(html.unescape, texts)))
+    more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+    return f"Values: {'; '.join(values[:MOST_VALUES])}{more}." if values else ""
 
 
 def _inline(svg: str, name: str, alt: str) -> str:

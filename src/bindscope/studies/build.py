@@ -193,12 +193,16 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing:
     """Add the page: a chapter per study that has something to say, with its figures."""
     figures = graph.select("figure")
     drawn = {figure.wildcards["figure"] for figure in figures}
+    tables = {table.wildcards["table"] for table in graph.select("table")}
     chapters: list[dict[str, Any]] = [
         {
             "study": study.name,
             "title": study.title,
             "findings": study.findings,
-            "figures": {f.name: [f.title, f.caption] for f in study.figures if f.name in drawn},
+            "tables": [table.name for table in study.tables if table.name in tables],
+            "figures": {
+                f.name: [f.title, f.caption, f.narrow] for f in study.figures if f.name in drawn
+            },
         }
         for study in taking_part
         if study.findings

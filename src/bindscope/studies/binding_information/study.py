@@ -257,10 +257,20 @@ STUDY = Study(
             "figures.parts:parts",
             "Features, counts and pairing by model",
             "Bits per scene in the last layer, by part. Box: entropy; bar: what the probe decodes "
-            '(of several, the best by validation), a lower bound ("≥"); hatched: '
-            "scene distribution unknown, no bound. Dots: training seeds; line: 95 % t interval "
-            "over them (pairing). Lines across: baselines of the images. A model that only counts "
+            '(of several, the best by validation), a lower bound ("≥")'
+            "{hatched|; hatched: scene distribution unknown, no bound}."
+            "{training seed| Dots: training seeds; line: 95 % t interval over them (pairing).} "
+            "Lines across: baselines of the images. A model that only counts "
             "fills every box but the last.",
+            _table_where(last_layer_fits),
+            narrow="parts_narrow",
+        ),
+        _figure(
+            "figures.parts:parts_narrow",
+            "Features, counts and pairing by model, for a narrow screen",
+            "As the figure of features, counts and pairing by model, a panel per part: box: "
+            "entropy; bar: what the probe decodes in the last layer, a lower bound; dots and "
+            "lines: training seeds and 95 % intervals over them.",
             _table_where(last_layer_fits),
         ),
         _figure(

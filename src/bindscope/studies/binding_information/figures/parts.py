@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, broken, facets, wrapped
-from bindscope.figures.figure import NothingToDrawError, curves_of, figure
-from bindscope.figures.style import handle, legend_below, zero_line
+from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
+from bindscope.figures.style import handle, legend_below, new_figure, zero_line
 from bindscope.studies.binding_information.figures.shared import (
     LABEL_ROWS,
     assumed_entry,
@@ -44,6 +44,7 @@ from bindscope.tables.quoted import Quoted, Record, name_order
 _GAP = 0.035  # between two parts, of all there is to know
 _BAR = 0.74
 _ROW_IN, _HEAD_IN = 0.19, 0.75
+_NARROW_IN = 3.2  # of a figure for a narrow screen, where 7.5 points are 12 pixels
 _WIDE = 0.5  # of a box: a bar so long has its number inside
 _OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
 _SEED: dict[str, Any] = {
@@ -82,6 +83,31 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
     grid = wrapped(names, 1, (sum(heights) + 0.45, 0), gridspec_kw={"height_ratios": heights})
     for name, axes in grid.panels.items():
         _panel(axes, name, quoted[name], table, models)
+    legend_below(grid.figure, _entries(quoted), 4)
+    return grid.figure
+
+
+@figure(binding_and("datasets"))
+def parts_narrow(
+    table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()
+) -> Figure:
+    """Draw `parts` of the first dataset for a narrow screen: a panel per part, in a column."""
+    quoted = quote(table, models)
+    name = some(name_order(quoted.names("dataset"), datasets), "There is no figure of parts.")[0]
+    here = quoted[name]
+    boxes = _boxes(_some_row(name, here, table))
+    n_rows = _n_lines(here) + LABEL_ROWS * len(strongest_baselines(table, name, WHOLE))
+    height = _HEAD_IN + _ROW_IN * n_rows
+    canvas = new_figure(height * len(boxes) + 0.7, _NARROW_IN)
+    grid = wrapped([box.part for box in boxes], 1, (0, 0), on=canvas)
+    for box in boxes:
+        _panel(grid.panels[box.part], name, here, table, models, [box._replace(start=0.0)])
+    legend_below(canvas, _entries(here), 1)
+    return canvas
+
+
+def _entries(quoted: Quoted) -> list[Any]:
+    """Return the legend's entries."""
     entries: list[Any] = [
         Patch(label="entropy", **_OUTLINE),
         Patch(color=GREY, label="decoded, at least (≥)"),
@@ -89,9 +115,13 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
     if (quoted.rows["n_models"] > 1).any():
         entries.append(handle("training seed", **_SEED))
         entries.append(handle("95 % interval over training seeds", color=INK, linewidth=1.2))
-    entries += assumed_entry(quoted.rows) if len(quoted) else []
-    legend_below(grid.figure, entries, 4)
-    return grid.figure
+    return entries + (assumed_entry(quoted.rows) if len(quoted) else [])
+
+
+def _some_row(dataset: str, quoted: Quoted, table: pd.DataFrame) -> Record:
+    """Return a row of a dataset, for what all its rows share."""
+    rows = quoted.rows if len(quoted) else table[table["dataset"] == dataset]
+    return dict(rows.iloc[0])
 
 
 def _n_lines(quoted: Quoted) -> int:
@@ -101,11 +131,16 @@ def _n_lines(quoted: Quoted) -> int:
 
 
 def _panel(
-    axes: Axes, dataset: str, quoted: Quoted, table: pd.DataFrame, models: Sequence[str]
+    axes: Axes,
+    dataset: str,
+    quoted: Quoted,
+    table: pd.DataFrame,
+    models: Sequence[str],
+    only: Sequence[_Box] = (),
 ) -> None:
-    of_any = quoted.rows if len(quoted) else table[table["dataset"] == dataset]
-    like: Record = of_any.iloc[0].to_dict()
-    boxes = _boxes(like)
+    """Draw a dataset's boxes, or `only` some of them."""
+    like = _some_row(dataset, quoted, table)
+    boxes = only or _boxes(like)
     _head(axes, marked(dataset, len(quoted) > 0 and has_assumed_prior(quoted.rows)), like, boxes)
     y, ticks = 0, []
     for token in token_order(quoted.names("tokens")):
