@@ -47,7 +47,7 @@ from torch.nn.functional import softplus
 from bindscope.fitting.standardise import padded
 from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.fitting import fit
-from bindscope.studies.binding_information.probes.module import Inputs, InputShape, Tokens
+from bindscope.studies.binding_information.probes.module import InputShape, PatchInputs, ProbeInputs
 
 TITLE = "Probe fitting"
 COMPARED_STEPS, TOLERANCE = 4, 1e-3  # whose losses are compared, and their relative difference
@@ -196,12 +196,12 @@ def steps_side_by_side(steps: dict[str, Step], options: Options) -> dict[str, fl
     return {name: s / lengths[name] for name, s in side_by_side(runs, options).items()}
 
 
-def on_device(inputs: Inputs, device: str) -> Inputs:
+def on_device(inputs: ProbeInputs, device: str) -> ProbeInputs:
     """Return inputs on a device, tokens laid out as a fit lays them out."""
-    if not isinstance(inputs, Tokens):
+    if not isinstance(inputs, PatchInputs):
         return inputs.to(device)
     patches = padded(inputs.patches.shape, torch.device(device)).copy_(inputs.patches)
-    return Tokens(patches, None if inputs.cls is None else inputs.cls.to(device))
+    return PatchInputs(patches, None if inputs.cls is None else inputs.cls.to(device))
 
 
 def block_entry(family: str, tokens: int, options: Options, steps: int = 20) -> Entry:

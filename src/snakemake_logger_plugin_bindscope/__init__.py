@@ -27,7 +27,7 @@ from snakemake_logger_plugin_bindscope.ending import (
     warnings_of,
     yaml_errors,
 )
-from snakemake_logger_plugin_bindscope.phases import GOAL, Run, duration, span
+from snakemake_logger_plugin_bindscope.phases import GOAL, RunProgress, duration, span
 from snakemake_logger_plugin_bindscope.screen import Bars, Lines, Printed, screen_for
 
 Planned = tuple[str, Sequence[str], str]
@@ -57,7 +57,7 @@ class LogHandler(LogHandlerBase):
         self.screen: Lines | Bars = screen_for(self.stream, not settings.nocolor)
         if settings.verbose or settings.quiet or settings.dryrun:
             self.screen = Lines(self.stream)
-        self.run = Run()
+        self.run = RunProgress()
         self.failures: dict[int, Failure] = {}
         self.planned: dict[tuple[str, ...], Planned] = {}
         self.warnings: list[str] = []

@@ -57,7 +57,7 @@ class Phase:
         return not self.n_remaining.total()
 
 
-class Run:
+class RunProgress:
     """Count jobs by phase.
 
     Parameters

@@ -9,7 +9,7 @@ from tempfile import TemporaryFile
 from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, TextIO
 
-from snakemake_logger_plugin_bindscope.phases import Phase, Run, duration
+from snakemake_logger_plugin_bindscope.phases import Phase, RunProgress, duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,11 +96,11 @@ class Lines:
         self._every_s = every_s
         self._ended = Event()
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunProgress) -> None:
         """Begin a run."""
         Thread(target=self._show_progress, args=(run,), daemon=True).start()
 
-    def _show_progress(self, run: Run) -> None:
+    def _show_progress(self, run: RunProgress) -> None:
         """Write how far a run is until it ends."""
         while not self._ended.wait(max(self._every_s, (run.clock() - run.started) / 20)):
             done, n = run.n_jobs
@@ -121,7 +121,7 @@ class Lines:
         self.stream.write(f"{text}\n")
         self.stream.flush()
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: RunProgress) -> None:
         """End: phases that were begun and are not done get their line."""
         self._ended.set()
         for phase in run.phases.values():
@@ -142,9 +142,9 @@ class Bars:
             highlight=False,
             markup=False,
         )
-        self._run: Run | None = None
+        self._run: RunProgress | None = None
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunProgress) -> None:
         """Draw the phases, and go on drawing them."""
         from rich.live import Live
 
@@ -168,7 +168,7 @@ class Bars:
         """Write lines that stay, above the bars."""
         self.console.print(text, soft_wrap=True)
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: RunProgress) -> None:
         """Draw the bars for the last time."""
         if self._run is not None:
             self._live.stop()

@@ -26,7 +26,7 @@ from bindscope.report.page import Part, build_page
 from bindscope.studies.build import all_steps
 from snakemake_logger_plugin_bindscope import LogHandler, ending
 from snakemake_logger_plugin_bindscope.ending import Failure, failure_lines, findings, last_lines
-from snakemake_logger_plugin_bindscope.phases import Run, duration, span
+from snakemake_logger_plugin_bindscope.phases import RunProgress, duration, span
 from snakemake_logger_plugin_bindscope.screen import Bars, Lines
 
 PHASES = {"draw": "scenes", "codes": "scenes", "fit": "fits", "table": "tables and figures"}
@@ -271,7 +271,7 @@ def test_a_disk_too_full_for_logs_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_time_left_follows_what_was_measured_of_the_same_rule() -> None:
     now = 0.0
-    run = Run(lambda: now)
+    run = RunProgress(lambda: now)
     run.know(PHASES)
     run.plan({"fit": 2, "draw": 7})
     assert [phase.name for phase in run.phases.values()] == ["scenes", "fits"]
@@ -300,7 +300,7 @@ def test_the_time_left_follows_what_was_measured_of_the_same_rule() -> None:
 
 
 def test_plain_lines_show_by_the_clock_how_far_a_run_is() -> None:
-    run, stream = Run(lambda: 0.0), io.StringIO()
+    run, stream = RunProgress(lambda: 0.0), io.StringIO()
     run.know(PHASES)
     run.plan({"fit": 2})
     run.start(1, "fit", {"model": "objects-0"})
@@ -318,7 +318,7 @@ def test_plain_lines_show_by_the_clock_how_far_a_run_is() -> None:
 def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     stream, now = io.StringIO(), 0.0
-    run = Run(lambda: now)
+    run = RunProgress(lambda: now)
     run.know(PHASES)
     run.plan({"fit": 200, "draw": 1})
     run.start(1, "draw", {})

@@ -12,7 +12,7 @@ from torch import nn
 from bindscope.fitting import descent
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.fitting.descent import Descent, DescentPlan, Run
 
 STEPS = 40
 
@@ -61,7 +61,7 @@ def plan(**fields):
         "optimiser": lambda module: Adam(module.parameters(), 0.01),
         "evaluate": lambda step: step % 4 == 0,
     }
-    return Plan(**{**defaults, **fields})
+    return DescentPlan(**{**defaults, **fields})
 
 
 def runs(n=3):

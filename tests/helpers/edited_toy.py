@@ -25,7 +25,7 @@ N, OBJECTS, DIM = 24, 3, 64
 ELSEWHERE = torch.tensor([0.05] * OBJECTS + [1.0] * 6 + [0.47] * 15 + [0.2] * 37)
 
 
-class Toy(planted.Toy):
+class Toy(planted.PlantedToy):
     """A planted model whose two heads compare the first directions, one of them less sharply."""
 
     def attention(

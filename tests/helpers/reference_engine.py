@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.engine import Rotate
 from bindscope.studies.binding_id.tasks.scenes import Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import (
     Decoder,
-    Inputs,
+    ModelInputs,
     additive,
     before_layers,
     whole_tensors,
@@ -35,7 +35,7 @@ class ReferenceEngine(VisionLanguageEngine):
         self,
         scenes: Scenes,
         read: Contexts,
-        inputs: Inputs,
+        inputs: ModelInputs,
         text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:
         n, length = inputs.ids.shape
@@ -112,7 +112,7 @@ class ReferenceEngine(VisionLanguageEngine):
         return torch.cat([positions, further.expand(len(positions), -1, -1)], 2)
 
 
-def whole_pass(adapter: Decoder, inputs: Inputs, ids: Tensor) -> Tensor:
+def whole_pass(adapter: Decoder, inputs: ModelInputs, ids: Tensor) -> Tensor:
     """Run the whole model on prompts and further text; return the final norm's output."""
     whole = torch.cat([inputs.ids, ids], 1)
     states: Tensor = adapter.model.model(

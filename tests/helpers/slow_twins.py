@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, gelu
 
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
-from bindscope.studies.binding_information.probes.module import Family, Tokens
+from bindscope.studies.binding_information.probes.module import Family, PatchInputs
 
 
 class Twin:
@@ -170,7 +170,7 @@ def random_inputs(generator, batch, dim, heads: Heads, tokens=0, cls=True, dtype
         return torch.randn(*shape, generator=generator, dtype=dtype)
 
     z = normal(batch, dim)
-    inputs = Tokens(normal(batch, tokens, dim), z if cls else None) if tokens else z
+    inputs = PatchInputs(normal(batch, tokens, dim), z if cls else None) if tokens else z
     bits = torch.randint(0, 2, (batch, heads.length), generator=generator).to(dtype)
     return inputs, bits, normal(batch, heads.count) if heads.anchored else None
 

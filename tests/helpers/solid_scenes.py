@@ -9,7 +9,7 @@ import numpy as np
 
 from bindscope.config.codes import Dataset
 from bindscope.scenes.solids.camera import Camera
-from bindscope.scenes.solids.description import Scene, Solid
+from bindscope.scenes.solids.description import Solid, SolidScene
 from bindscope.scenes.solids.world import LAMPS
 
 FOUR = ["red", "green", "blue", "yellow"]
@@ -44,9 +44,9 @@ def solid(shape: str = "sphere", x: float = 0, y: float = 0, **fields: object) -
 
 def scene(
     objects: Sequence[Solid], position: tuple[float, float, float] = (0, -8, 4), size: int = 48
-) -> Scene:
+) -> SolidScene:
     """A scene seen from `position`, looking at the centre of the ground."""
-    return Scene("test", 0, 0, size, Camera(position, (0, 0, 0)), LAMPS, tuple(objects))
+    return SolidScene("test", 0, 0, size, Camera(position, (0, 0, 0)), LAMPS, tuple(objects))
 
 
 def codes(n: int, seed: int = 0, cells: int = 12) -> np.ndarray:

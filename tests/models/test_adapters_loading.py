@@ -105,7 +105,7 @@ def pretrained(source: str, **changes: Any) -> Pretrained:
     ],
 )
 def test_sources(source: str, parts: tuple[Any, ...]) -> None:
-    assert weights.parse_source(source) == weights.Source(*parts)
+    assert weights.parse_source(source) == weights.ModelSource(*parts)
 
 
 def test_content_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

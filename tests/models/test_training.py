@@ -166,11 +166,11 @@ def test_stored_scenes_are_passed_over_again_and_again() -> None:
 def test_the_caption_of_unpaired_words_is_the_same_for_other_pairs() -> None:
     """Red square and blue circle, red circle and blue square: one bag of words, two captions."""
     from bindscope.models.objectives.base import Setting
-    from bindscope.models.objectives.captions import Captions, CaptionsUnpaired
+    from bindscope.models.objectives.captions import CaptionsUnpaired, PairedCaptions
     from bindscope.models.vit import build
 
     pairs = torch.tensor([[1.0, 0, 0, 1], [0, 1, 1, 0]])
-    for objective, same in ((CaptionsUnpaired, True), (Captions, False)):
+    for objective, same in ((CaptionsUnpaired, True), (PairedCaptions, False)):
         setting = Setting((2, 2), FRESH.sample(), torch.Generator().manual_seed(0))
         vit = build(configured().architecture, 32, torch.Generator().manual_seed(0))
         task = objective(vit, setting)

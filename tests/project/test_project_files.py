@@ -187,6 +187,18 @@ def test_functions_fit_a_screen_and_modules_are_read_in_one_go() -> None:
     assert long == []
 
 
+def test_hardly_any_public_class_or_type_is_defined_twice() -> None:
+    """A name means one thing; types of arrays stand in `core.array_types`."""
+    modules: dict[str, set[Path]] = {}
+    for path in Path("src").rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            defined = node.targets[0] if isinstance(node, ast.Assign) else node
+            name = getattr(defined, "id", "") or getattr(defined, "name", "")
+            if name[:1].isupper() and not name.isupper():
+                modules.setdefault(name, set()).add(path)
+    assert len([name for name, paths in modules.items() if len(paths) > 1]) <= 10
+
+
 def test_the_ci_script_is_bash_and_calls_targets_that_exist() -> None:
     subprocess.run(["bash", "-n", ".ci/run"], check=True)
     called = set(re.findall(r"make --no-print-directory ([a-z-]+)", Path(".ci/run").read_text()))

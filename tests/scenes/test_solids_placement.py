@@ -12,19 +12,21 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
-from bindscope.scenes.solids.description import Scene
-from bindscope.scenes.solids.placement import Composer, arrange, check_room, random_stream
+from bindscope.scenes.solids.description import SolidScene
+from bindscope.scenes.solids.placement import SolidComposer, arrange, check_room, random_stream
 from bindscope.scenes.solids.vocabulary import COLORS, SIZES, cell_features
 
 ALL_SMALL = {"fixed": {"size": "small"}}
 
 
-def _composer(config: Dataset, **options: object) -> Composer:
+def _composer(config: Dataset, **options: object) -> SolidComposer:
     features = cell_features(config, config.render)
-    return Composer(config.render, features, config.seed, "train", "dataset 'solids'", **options)
+    return SolidComposer(
+        config.render, features, config.seed, "train", "dataset 'solids'", **options
+    )
 
 
-def _keeps_rules(scene: Scene, margin: float = 0.4, gap: float = 0.25) -> None:
+def _keeps_rules(scene: SolidScene, margin: float = 0.4, gap: float = 0.25) -> None:
     right, behind = (np.array(scene.camera.directions[n][:2]) for n in ("right", "behind"))
     for first in scene.objects:
         assert max(abs(first.x), abs(first.y)) <= 3
@@ -112,9 +114,9 @@ def test_what_cannot_fit_is_refused_before_anything_is_placed() -> None:
 
 
 def test_a_refused_arrangement_is_placed_anew() -> None:
-    tried: list[Scene] = []
+    tried: list[SolidScene] = []
 
-    def third(scene: Scene) -> str | None:
+    def third(scene: SolidScene) -> str | None:
         tried.append(scene)
         return None if len(tried) == 3 else "ugly"
 

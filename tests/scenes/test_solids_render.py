@@ -18,7 +18,7 @@ from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.graph import data
 from bindscope.scenes.render import render_scenes, write_scenes
-from bindscope.scenes.solids.description import Scene, unpack
+from bindscope.scenes.solids.description import SolidScene, unpack
 from bindscope.scenes.solids.labels import cast
 from bindscope.scenes.solids.mitsuba_backend import VERSION, _mitsuba
 from bindscope.scenes.solids.render import description_bytes, draw
@@ -107,7 +107,7 @@ def test_the_description_comes_back_and_always_fits() -> None:
     ]
     for objects in ([], longest[:1], longest):
         original = scene(objects, size=1000)
-        assert Scene.from_dict(json.loads(original.to_json())) == original
+        assert SolidScene.from_dict(json.loads(original.to_json())) == original
         assert len(original.to_json()) <= description_bytes(len(objects))
 
 
@@ -126,7 +126,7 @@ def test_relationships_by_hand() -> None:
 def test_the_ground_under_a_lamp_has_the_radiance_of_its_closed_form() -> None:
     lamp = LAMPS[0].__class__("key", (0.0, 0.0, 5.0), 0.5, 100.0)
     bare = scene([], position=(0, -5, 5), size=31)
-    lit = Scene(**{**vars(bare), "lights": (lamp,)})
+    lit = SolidScene(**{**vars(bare), "lights": (lamp,)})
     image = draw(RAYCAST, [lit])[0]
     irradiance = 100 / np.pi / 25  # cosines are 1 at the middle
     expected = to_srgb(np.full((1, 3), GROUND * (irradiance / np.pi + SKY)))[0]
@@ -136,7 +136,7 @@ def test_the_ground_under_a_lamp_has_the_radiance_of_its_closed_form() -> None:
 def test_a_shadow_leaves_the_light_of_the_sky() -> None:
     lamp = LAMPS[0].__class__("key", (-4.0, 0.0, 4.0), 0.5, 200.0)
     bare = scene([solid("sphere", 0, 0, size="large")], position=(0, -8, 6), size=101)
-    lit = Scene(**{**vars(bare), "lights": (lamp,)})
+    lit = SolidScene(**{**vars(bare), "lights": (lamp,)})
     image = draw(RAYCAST, [lit])[0]
 
     def pixel(x: float, y: float) -> np.ndarray:

@@ -15,7 +15,7 @@ from bindscope.scenes.render import render_scenes
 from bindscope.scenes.sprite_palette import SIDE, SLOT_PX
 from bindscope.scenes.sprites import SHIFT
 from bindscope.studies.binding_id.tasks.images import draw
-from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Scenes, SplitName, words_of
+from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Scenes, TaskSplit, words_of
 
 COLORS, SHAPES = 6, 4
 
@@ -38,7 +38,7 @@ def slots_of(boxes: NDArray[np.int16]) -> NDArray[np.int64]:
 
 
 @pytest.mark.parametrize("words", ["test", "estimation"])
-def test_they_are_the_images_that_toys_know(words: SplitName) -> None:
+def test_they_are_the_images_that_toys_know(words: TaskSplit) -> None:
     """Drawn again by the study, of the objects and slots that the arrays tell: the same bytes."""
     drawn = render_scenes(
         dataset(render={"kind": "sprites", "words": words}), "train", 0, codes(20, 3)

@@ -21,7 +21,7 @@ from harness import ROOT, forget
 from pydantic import BaseModel
 from test_code_keys import SOURCE, changed, codes
 
-from bindscope.config.base import Model, SplitCounts
+from bindscope.config.base import ConfigModel, SplitCounts
 from bindscope.config.entities import dataset_of, entity, model_of
 from bindscope.config.loading import load_file
 from bindscope.config.segmented import Ade20kSource
@@ -145,7 +145,7 @@ def test_code_takes_nothing_but_types_from_the_configuration() -> None:
     assert imported <= HARMLESS
 
 
-def subclasses(model: type[Model]) -> Iterator[type[Model]]:
+def subclasses(model: type[ConfigModel]) -> Iterator[type[ConfigModel]]:
     for child in model.__subclasses__():
         yield child
         yield from subclasses(child)
@@ -155,7 +155,7 @@ def test_configuration_classes_compute_nothing() -> None:
     for path in (*(SOURCE / "config").glob("*.py"), *(SOURCE / "studies").glob("*/*config.py")):
         name = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".")
         importlib.import_module(f"bindscope.{name}")
-    mine = [model for model in subclasses(Model) if is_configuration(model.__module__)]
+    mine = [model for model in subclasses(ConfigModel) if is_configuration(model.__module__)]
     assert len(mine) > 30
     computed = {
         f"{model.__name__}.{name}"

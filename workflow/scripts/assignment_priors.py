@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import bindscope
+from bindscope.core.array_types import Integers
 from bindscope.core.files import write_json
 from bindscope.core.splits import SPLITS
 from bindscope.priors.assignments import assignment_rows
 from bindscope.sources.records import read_records
-from bindscope.core.array_types import Integers
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -11,7 +11,7 @@ from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.models.training import train, untrained, write_training
-from bindscope.models.training_scenes import FreshScenes, Scenes, StoredScenes
+from bindscope.models.training_scenes import FreshScenes, StoredScenes, TrainingScenes
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -40,7 +40,7 @@ def main(job: "Job") -> None:
     checkpoint.remove()
 
 
-def scenes(job: "Job") -> Scenes:
+def scenes(job: "Job") -> TrainingScenes:
     """Return scenes that are drawn for each step, or those of the stores."""
     config, dataset = model_of(job), dataset_of(job)
     size, seed = config.training.batch_size, config.seed

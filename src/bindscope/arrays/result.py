@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bindscope.core.files import write_atomic
 from bindscope.core.registries import resolve
+from bindscope.tables.rows import Row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from bindscope.statistics.claims import Claim, Effect
 
-Row = dict[str, Any]
 MOST_LINES: Final = 10  # of a printed result
 _MOST_NOTES: Final = 2
 

@@ -16,11 +16,11 @@ from math import comb, factorial, prod
 import numpy as np
 import numpy.typing as npt
 
-Sums = tuple[int, ...]  # positive, descending
+MarginSums = tuple[int, ...]  # positive, descending
 
 
 @cache
-def matrices(rows: Sums, columns: Sums, further: int = 0) -> int:
+def matrices(rows: MarginSums, columns: MarginSums, further: int = 0) -> int:
     r"""Count the 0/1 matrices with given row sums, some columns of given sums and further ones.
 
     Sums are positive and descend. Columns of given sums are taken off one by one: each has its ones
@@ -41,9 +41,9 @@ def matrices(rows: Sums, columns: Sums, further: int = 0) -> int:
 
 
 @cache
-def lowered(sums: Sums, n: int) -> tuple[tuple[Sums, int], ...]:
+def lowered(sums: MarginSums, n: int) -> tuple[tuple[MarginSums, int], ...]:
     """Take one off n of the sums: what may be left, and in how many ways."""
-    states: list[tuple[Sums, int, int]] = [((), n, 1)]
+    states: list[tuple[MarginSums, int, int]] = [((), n, 1)]
     for value, number in Counter(sums).items():
         states = [
             (
@@ -61,7 +61,7 @@ def lowered(sums: Sums, n: int) -> tuple[tuple[Sums, int], ...]:
     return tuple((remaining, ways) for remaining, to_take, ways in states if not to_take)
 
 
-def partitions(n: int, parts: int, largest: int) -> Iterator[Sums]:
+def partitions(n: int, parts: int, largest: int) -> Iterator[MarginSums]:
     """Give the partitions of n into exactly `parts` positive parts of at most `largest`."""
     if parts == 0:
         if n == 0:
@@ -81,7 +81,7 @@ def n_partitions(n: int, parts: int, largest: int) -> int:
     return n_partitions(n, parts, largest - 1) + n_partitions(n - largest, parts - 1, largest)
 
 
-def orders(parts: Sums) -> int:
+def orders(parts: MarginSums) -> int:
     """Count the orders of a partition's parts."""
     return factorial(len(parts)) // prod(factorial(k) for k in Counter(parts).values())
 
@@ -147,12 +147,12 @@ def descending(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return result
 
 
-def as_sums(row: npt.NDArray[np.int64]) -> Sums:
+def as_sums(row: npt.NDArray[np.int64]) -> MarginSums:
     """Return a sorted row without its zeros."""
     return tuple(value for value in row.tolist() if value)
 
 
-def _as_sums(sums: Iterable[int]) -> Sums:
+def _as_sums(sums: Iterable[int]) -> MarginSums:
     return tuple(sorted((value for value in sums if value), reverse=True))
 
 

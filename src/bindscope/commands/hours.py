@@ -23,7 +23,7 @@ _ALIKE = 10
 SAFETY = 1.2
 """How much longer than its like a job is forecast to take."""
 
-Kind = tuple[str, ...]
+JobKind = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Hours:
     unknown: tuple[Product, ...]
 
 
-def kind_of(rule: str, device: str, wildcards: Mapping[str, str]) -> Kind:
+def kind_of(rule: str, device: str, wildcards: Mapping[str, str]) -> JobKind:
     """Return what jobs have in common whose times compare."""
     return rule, device, *(wildcards.get(name, "") for name in _WHAT)
 
 
-def read_records(folder: Path = BENCHMARKS) -> dict[Kind, list[tuple[float, float]]]:
+def read_records(folder: Path = BENCHMARKS) -> dict[JobKind, list[tuple[float, float]]]:
     """Return units of work and seconds of jobs that ran here, by their kind."""
-    records: dict[Kind, list[tuple[float, float]]] = {}
+    records: dict[JobKind, list[tuple[float, float]]] = {}
     for path in folder.rglob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):  # of other programs, or cut off
             record = json.loads(path.read_text())
@@ -62,7 +62,7 @@ def read_records(folder: Path = BENCHMARKS) -> dict[Kind, list[tuple[float, floa
 
 
 def seconds_of(
-    product: Product, records: Mapping[Kind, Iterable[tuple[float, float]]]
+    product: Product, records: Mapping[JobKind, Iterable[tuple[float, float]]]
 ) -> float | None:
     """Return the seconds of a job by those of its kind and about its size; None: not known."""
     units = max(1, product.work.units)

@@ -17,7 +17,7 @@ from bindscope.commands.new_sections import (
     STUDIES,
     ZOO_PX,
     Entry,
-    Images,
+    UserImages,
     configuration,
     read_labels,
 )
@@ -84,7 +84,7 @@ def write_new(
     return 0
 
 
-def _images(study: str, images: Path | None, labels: Path | None) -> Images | None:
+def _images(study: str, images: Path | None, labels: Path | None) -> UserImages | None:
     """Return the user's images, and say what was read of their table."""
     if images and not labels:
         raise InputError(

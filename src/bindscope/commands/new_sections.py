@@ -142,7 +142,7 @@ class Entry(NamedTuple):
     has_cls: bool = False
 
 
-class Images(NamedTuple):
+class UserImages(NamedTuple):
     """A user's images: the dataset's keys from `source` to `split`, and what is said of them."""
 
     keys: dict[str, Any]
@@ -150,7 +150,9 @@ class Images(NamedTuple):
     comment: str
 
 
-def configuration(file: Path, study: str, entries: Sequence[Entry], images: Images | None) -> str:
+def configuration(
+    file: Path, study: str, entries: Sequence[Entry], images: UserImages | None
+) -> str:
     """Return the whole text, at most 40 lines."""
     names = ", ".join(entry.keys["name"] for entry in entries)
     dataset = "images" if images else "matching"
@@ -210,7 +212,7 @@ def flow(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _dataset_of(images: Images, side: int) -> str:
+def _dataset_of(images: UserImages, side: int) -> str:
     keys = images.keys | {"n_scenes": "all", "render": {"kind": "photos", "size_px": side}}
     lines = [f"  # {images.comment}", "  - name: images", "    source:"]
     lines += [f"      {key}: {flow(value)}" for key, value in keys.pop("source").items()]
@@ -234,7 +236,7 @@ def _read_table(labels: Path) -> pd.DataFrame:
     return stripped
 
 
-def read_labels(labels: Path, images: Path | None) -> Images:
+def read_labels(labels: Path, images: Path | None) -> UserImages:
     """Say what the columns of a table with a row per object are, and return the dataset of it.
 
     Raises
@@ -290,4 +292,4 @@ def read_labels(labels: Path, images: Path | None) -> Images:
     comment = f"{len(rows):,} images of {len(table):,} objects"
     for text, listed in (("not used", unused), ("in one row only (misspelled?)", rare[:5])):
         comment += f"; {text}: {', '.join(listed)}" if listed else ""
-    return Images({"source": source, "space": space, "split": split}, [*values], comment)
+    return UserImages({"source": source, "space": space, "split": split}, [*values], comment)

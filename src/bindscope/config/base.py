@@ -42,7 +42,7 @@ Depth = Annotated[int, Field(ge=1, le=1000)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
-class Model(BaseModel):
+class ConfigModel(BaseModel):
     """A frozen model that forbids unknown keys."""
 
     # A job imports most models and validates none: each is built when it is first used.
@@ -51,7 +51,7 @@ class Model(BaseModel):
     )
 
 
-class SplitCounts(Model):
+class SplitCounts(ConfigModel):
     """One number per split."""
 
     train: PositiveInt
@@ -59,7 +59,7 @@ class SplitCounts(Model):
     test: PositiveInt
 
 
-class ImageSource(Model):
+class ImageSource(ConfigModel):
     """What every source of scenes has: images that are left out."""
 
     decodes: ClassVar[bool] = False
@@ -78,7 +78,7 @@ class ImageSource(Model):
     )
 
 
-class Group(Model):
+class Group(ConfigModel):
     """One feature group."""
 
     name: Slug = Field(description="Name of the group (`color`).")

@@ -7,10 +7,10 @@ from string import Formatter
 
 from pydantic import Field
 
-from bindscope.config.base import Groups, Model, Slug
+from bindscope.config.base import ConfigModel, Groups, Slug
 
 
-class CaptionTemplate(Model):
+class CaptionTemplate(ConfigModel):
     """How a scene is put into words, object by object in the order of its slots."""
 
     name: Slug = Field("plain", description="Name of the template, in tables.")
@@ -25,7 +25,7 @@ class CaptionTemplate(Model):
     )
 
 
-class Captions(Model):
+class Captions(ConfigModel):
     """Captions of a dataset's scenes, and queries for its objects and their values."""
 
     templates: tuple[CaptionTemplate, ...] = Field(

@@ -6,12 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import Model, PositiveInt, Probability
+from bindscope.config.base import ConfigModel, PositiveInt, Probability
 
 Texture = Literal["plain", "stripes", "dots", "checks"]
 
 
-class ClutterRenderer(Model):
+class ClutterRenderer(ConfigModel):
     """Textured shapes over one another, on stuff (first group: color, second group: shape)."""
 
     kind: Literal["clutter"]

@@ -7,12 +7,20 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from bindscope.config.base import Groups, Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
+from bindscope.config.base import (
+    ConfigModel,
+    Groups,
+    NonNegativeInt,
+    PositiveInt,
+    Slug,
+    SplitCounts,
+)
 from bindscope.config.captions import Captions, captions_problem
 from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import (
     READ_SPLITS,
+    AnySource,
     BucketSplit,
     ColumnSplit,
     CountedSpace,
@@ -20,7 +28,6 @@ from bindscope.config.observed import (
     HashedImagesSplit,
     IndexSplit,
     PhotosRenderer,
-    Source,
     TableSource,
     vocabulary_problem,
 )
@@ -30,7 +37,7 @@ from bindscope.config.sprites import SpritesRenderer, sprites_problem
 from bindscope.core.splits import SPLITS
 
 
-class UniformSpace(Model):
+class UniformSpace(ConfigModel):
     """Every object code with an allowed number of objects is equally likely."""
 
     kind: Literal["uniform"]
@@ -53,7 +60,7 @@ class UniformSpace(Model):
         return self
 
 
-class BalancedSpace(Model):
+class BalancedSpace(ConfigModel):
     """Choose some values of every group, then objects that use every chosen value.
 
     With 6 of 8 colors, 6 of 8 shapes and 18 objects this is the paper's balanced_colorshape.
@@ -89,13 +96,13 @@ Space = Annotated[
 ]
 
 
-class RandomSplit(Model):
+class RandomSplit(ConfigModel):
     """Scenes of all splits come from the same distribution."""
 
     rule: Literal["random"]
 
 
-class RankedSplit(Model):
+class RankedSplit(ConfigModel):
     """Feature codes ranked by sha1("salt|bits") and dealt out: no feature code is in two splits."""
 
     rule: Literal["ranked_feature_codes"]
@@ -111,7 +118,7 @@ class HashedSplit(BucketSplit):
     rule: Literal["hashed_feature_codes"]
 
 
-Split = Annotated[
+AnySplit = Annotated[
     RandomSplit
     | RankedSplit
     | HashedSplit
@@ -126,7 +133,7 @@ Split = Annotated[
 Area = Literal["equal", "released"]
 
 
-class ShapesRenderer(Model):
+class ShapesRenderer(ConfigModel):
     """Colored shapes on a plain background (first group: color, second group: shape)."""
 
     kind: Literal["shapes"]
@@ -157,7 +164,7 @@ class ShapesRenderer(Model):
         return self
 
 
-Renderer = Annotated[
+AnyRenderer = Annotated[
     ShapesRenderer
     | ClutterRenderer
     | SolidsRenderer
@@ -175,12 +182,12 @@ def endless(dataset: SceneDistribution) -> bool:
     return isinstance(dataset.render, FAST) and not isinstance(dataset.split, EnumeratedSplit)
 
 
-class SceneDistribution(Model):
+class SceneDistribution(ConfigModel):
     """Which scenes exist, how they are split and how they look; not how many are drawn."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     space: Space = Field(description="The distribution of object codes.")
-    split: Split = Field(description="How scenes are assigned to train, val and test.")
+    split: AnySplit = Field(description="How scenes are assigned to train, val and test.")
     seed: NonNegativeInt = Field(
         0, description="Seed of codes and placement; imported scenes have none."
     )
@@ -197,10 +204,10 @@ class SceneDistribution(Model):
         exclude_if=lambda captions: captions is None,
         description="Texts of the scenes, for models that read captions; needs `slots`.",
     )
-    render: Renderer | None = Field(
+    render: AnyRenderer | None = Field(
         None, description="How images are rendered; not needed for known-answer models."
     )
-    source: Source | None = Field(
+    source: AnySource | None = Field(
         None,
         exclude_if=lambda source: source is None,  # it enters no key of scenes that are drawn
         description="Where scenes are imported from (docs/own_datasets.md); default: rendered.",

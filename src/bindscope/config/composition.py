@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bindscope.config.yaml_files import KeyPath, Lines, dotted, read_yaml
+from bindscope.config.yaml_files import KeyPath, YamlLines, dotted, read_yaml
 from bindscope.core.errors import ConfigError
 
 INCLUDE = "include"
@@ -95,21 +95,21 @@ def _included(file: Path, around: tuple[Path, ...] = ()) -> Iterator[Path]:
 
 
 def _line(file: Path) -> str:
-    return f" (line {Lines(file).nearest((INCLUDE,))[1]})"
+    return f" (line {YamlLines(file).nearest((INCLUDE,))[1]})"
 
 
 class Locations:
     """Where the keys of a configuration stand: file and line."""
 
     def __init__(self, source: str) -> None:
-        self._files: list[tuple[str, Lines]] = []  # what decides first
+        self._files: list[tuple[str, YamlLines]] = []  # what decides first
         self.duplicates: list[str] = []
         named = [Path(name) for name in source.split(_BETWEEN)]
         for file in named if all(path.is_file() for path in named) else ():
             read_yaml(file)  # what its aliases blow up would take minutes to check
         below = [path for file in named if file.is_file() for path in _included(file)]
         for path in reversed([*below, *named]):
-            lines = Lines(path)
+            lines = YamlLines(path)
             self._files.append((str(path), lines))
             self.duplicates += [f"{where}: {what}" for where, what in lines.duplicates]
         self._main = source

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from bindscope.config.base import (
+    ConfigModel,
     Group,
     ImageSource,
-    Model,
     PositiveInt,
     Probability,
 )
@@ -18,7 +18,7 @@ from bindscope.core.addresses import Address
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class GenomeRules(Model):
+class GenomeRules(ConfigModel):
     """How annotations become object codes: an object has one category and one value.
 
     docs/natural_images.md explains every choice.
@@ -56,7 +56,7 @@ class GenomeRules(Model):
     )
 
 
-class Download(Model):
+class Download(ConfigModel):
     """A file that is downloaded, and counts only with its checksum."""
 
     url: Address = Field(description="`http:` or `https:`; the file keeps the address' last part.")

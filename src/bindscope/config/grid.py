@@ -7,16 +7,16 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from bindscope.config.base import DatasetName, Model, ModelName, NonNegativeInt, Slug
+from bindscope.config.base import ConfigModel, DatasetName, ModelName, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel, ToyVision
 from bindscope.config.sprites import SpritesRenderer
 
-Tokens = Literal["cls", "mean", "cls_mean", "patches"]
-TOKENS: tuple[Tokens, ...] = get_args(Tokens)
+TokenInput = Literal["cls", "mean", "cls_mean", "patches"]
+TOKENS: tuple[TokenInput, ...] = get_args(TokenInput)
 
 
-class Grid(Model):
+class Grid(ConfigModel):
     """A grid of fits: datasets x models x layers x seed blocks."""
 
     name: Slug = Field(description="What this grid is for; only for people.")
@@ -35,7 +35,7 @@ class Grid(Model):
     )
 
 
-class ModelGroup(Model):
+class ModelGroup(ConfigModel):
     """Models that differ only in training seed: one bar, one curve, one sentence."""
 
     name: Slug = Field(description="Name of the group in figures and in the report.")

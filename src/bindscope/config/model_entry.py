@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt
+from bindscope.config.base import ConfigModel, NonNegativeInt, PositiveInt
 
 
-class Extraction(Model):
+class Extraction(ConfigModel):
     """How a frozen model is run over images."""
 
     batch_size: PositiveInt = Field(64, description="Images per forward pass.")
@@ -32,7 +32,7 @@ class Extraction(Model):
     )
 
 
-class ModelEntry(Model):
+class ModelEntry(ConfigModel):
     """What every entry of `models` says of itself; it stands for a model, or for one per seed."""
 
     sees_images: ClassVar[bool] = True

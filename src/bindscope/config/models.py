@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
 
-from bindscope.config.base import Depth, Model, NonNegativeInt, PositiveInt, Probability, Slug
+from bindscope.config.base import ConfigModel, Depth, NonNegativeInt, PositiveInt, Probability, Slug
 from bindscope.config.model_entry import Extraction, ModelEntry
 from bindscope.config.training import Architecture, Training
 from bindscope.config.wording import either
@@ -303,7 +303,7 @@ class Pretrained(ModelEntry):
         return self
 
 
-class Pixels(Model):
+class Pixels(ConfigModel):
     """How scenes become the input of a plain `nn.Module`."""
 
     input_px: PositiveInt | None = Field(

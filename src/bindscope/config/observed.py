@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from bindscope.config.base import (
+    ConfigModel,
     Group,
     Groups,
     ImageSource,
-    Model,
     NonNegativeInt,
     PositiveInt,
     SplitCounts,
@@ -25,7 +25,7 @@ from bindscope.core.addresses import Address
 LARGEST_CELLS = 2**15  # cells of objects are stored as int16
 
 
-class DrawsSpace(Model):
+class DrawsSpace(ConfigModel):
     """A scene is `n_objects` independent draws, each uniform over all object types.
 
     CLEVR's scenes: 6 draws out of 8 colors x 3 shapes x 2 materials x 2 sizes. A type may be drawn
@@ -37,7 +37,7 @@ class DrawsSpace(Model):
     n_objects: PositiveInt = Field(description="Number of draws, repeats included.")
 
 
-class CountedSpace(Model):
+class CountedSpace(ConfigModel):
     """The scene distribution is unknown and is estimated from `train`.
 
     Only for scenes that are read. Entropies are estimates from above, and rows of the table carry
@@ -60,21 +60,21 @@ class CountedSpace(Model):
         return self
 
 
-class IndexSplit(Model):
+class IndexSplit(ConfigModel):
     """The first `sizes.train` scenes in the source's order, then val, then test."""
 
     rule: Literal["index"]
     sizes: SplitCounts = Field(description="Scenes set apart for each split, in this order.")
 
 
-class ColumnSplit(Model):
+class ColumnSplit(ConfigModel):
     """The source says which split a scene is in."""
 
     rule: Literal["column"]
     column: str = Field("split", description="Column with `train`, `val` or `test`.")
 
 
-class BucketSplit(Model):
+class BucketSplit(ConfigModel):
     """A hash modulo `buckets` decides the split; what is hashed is the rule's."""
 
     rule: str
@@ -102,7 +102,7 @@ class HashedImagesSplit(BucketSplit):
     rule: Literal["hashed_images"]
 
 
-class TableBoxes(Model):
+class TableBoxes(ConfigModel):
     """The columns of an object's box, in pixels of the image."""
 
     format: Literal["xyxy", "xywh"] = Field(
@@ -112,7 +112,7 @@ class TableBoxes(Model):
     columns: tuple[str, str, str, str] = Field(description="The four columns, in that order.")
 
 
-class TableMasks(Model):
+class TableMasks(ConfigModel):
     """The columns that say which pixels are of an object.
 
     A mask is a PNG (or another file without loss) as large as its image, of mode 1, L, P, I or RGB.
@@ -236,7 +236,7 @@ class PythonSource(ImageSource):
     )
 
 
-Source = Annotated[
+AnySource = Annotated[
     TableSource
     | ClevrSource
     | GenomeSource
@@ -249,7 +249,7 @@ Source = Annotated[
 READ_SPLITS = (IndexSplit, ColumnSplit, HashedImagesSplit)
 
 
-class PhotosRenderer(Model):
+class PhotosRenderer(ConfigModel):
     """Images as they were read, brought into a square (the whole image, nothing is cropped)."""
 
     kind: Literal["photos"]
@@ -261,7 +261,7 @@ class PhotosRenderer(Model):
     )
 
 
-def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
+def vocabulary_problem(source: AnySource, groups: tuple[Group, ...]) -> str | None:
     """Say how the values that a source declares do not fit the groups; None if they do."""
     if isinstance(source, ClevrSource):
         return _clevr_problem(groups)

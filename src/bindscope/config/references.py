@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from bindscope.config.base import Model, NameOf
+from bindscope.config.base import ConfigModel, NameOf
 from bindscope.config.codes import Dataset, endless
 from bindscope.config.models import Controlled
 from bindscope.config.wording import instead
@@ -40,7 +40,7 @@ def problems(config: Config) -> Iterator[str]:
             yield f"report.figures.{i}: there is no figure {figure!r}{instead(figure, figures)}"
 
 
-def _names(where: str, section: Model, within: tuple[Model, ...]) -> Iterator[str]:
+def _names(where: str, section: ConfigModel, within: tuple[ConfigModel, ...]) -> Iterator[str]:
     """Yield names that are given twice, or that nothing has.
 
     `within` is what holds the section, the innermost first.
@@ -53,7 +53,7 @@ def _names(where: str, section: Model, within: tuple[Model, ...]) -> Iterator[st
             yield from repeated(path, names)
             yield from unknown(path, names, _known(reference, within))
             continue
-        models = [entry for entry in entries if isinstance(entry, Model)]
+        models = [entry for entry in entries if isinstance(entry, ConfigModel)]
         yield from repeated(path, [entry.name for entry in models if hasattr(entry, "name")])
         for i, entry in enumerate(models):
             inner = f"{path}.{i}." if isinstance(value, tuple) else f"{path}."
@@ -61,7 +61,7 @@ def _names(where: str, section: Model, within: tuple[Model, ...]) -> Iterator[st
 
 
 @cache
-def _reference(section: type[Model], key: str) -> NameOf | None:
+def _reference(section: type[ConfigModel], key: str) -> NameOf | None:
     """Return what the names in a field are names of."""
     field = section.model_fields[key]
     marks = [*field.metadata, *_marks(field.annotation)]
@@ -74,7 +74,7 @@ def _marks(annotation: Any) -> Iterator[object]:
         yield from _marks(inner)
 
 
-def _known(reference: NameOf, within: Sequence[Model]) -> list[str]:
+def _known(reference: NameOf, within: Sequence[ConfigModel]) -> list[str]:
     """Return the names that the innermost section gives that has such a list."""
     known: list[str] = []
     for key in reference.lists:
@@ -96,7 +96,7 @@ def section_of(config: Config, study: str) -> Any:
 
     A study without a section of its own always takes part, with an empty one.
     """
-    return getattr(config.studies, study, None) if studies()[study].section else Model()
+    return getattr(config.studies, study, None) if studies()[study].section else ConfigModel()
 
 
 def repeated(where: str, names: Iterable[str]) -> Iterator[str]:

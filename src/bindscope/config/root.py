@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, create_model, model_validator
 
-from bindscope.config.base import Model
+from bindscope.config.base import ConfigModel
 from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel
 from bindscope.config.references import problems
@@ -14,7 +14,7 @@ from bindscope.config.seeds import write_out
 from bindscope.core.registries import resolve, studies
 
 
-class Report(Model):
+class Report(ConfigModel):
     """The page."""
 
     title: str = Field("Binding information", description="Title of results/report.html.")
@@ -25,23 +25,23 @@ class Report(Model):
     )
 
 
-def _sections() -> type[Model]:
+def _sections() -> type[ConfigModel]:
     """Make the model of `studies`: a key for each study that has a section."""
     fields: dict[str, Any] = {
         name: (resolve(study.section) | None, Field(None, description=f"{study.title}."))
         for name, study in studies().items()
         if study.section
     }
-    return create_model("Studies", __base__=Model, __doc__="What is measured.", **fields)
+    return create_model("Studies", __base__=ConfigModel, __doc__="What is measured.", **fields)
 
 
 if TYPE_CHECKING:
-    Studies = Model
+    Studies = ConfigModel
 else:
     Studies = _sections()
 
 
-class Config(Model):
+class Config(ConfigModel):
     """Everything that decides the results."""
 
     include: str | tuple[str, ...] = Field(

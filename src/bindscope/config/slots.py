@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from bindscope.config.base import Groups, Model, PositiveInt, SplitCounts
+from bindscope.config.base import ConfigModel, Groups, PositiveInt, SplitCounts
 
 # What may be configured; which value is which stands in `scenes.clevr_2d`, which is code.
 CLEVR_2D_VALUES = (8, 3)  # colors, shapes
 MOST_CLEVR_2D_SLOTS = 3
 
 
-class EnumeratedSplit(Model):
+class EnumeratedSplit(ConfigModel):
     """Every ordered scene of the space once, in an order from `seed`, dealt out to the splits."""
 
     rule: Literal["enumerated"]
@@ -23,7 +23,7 @@ class EnumeratedSplit(Model):
     )
 
 
-class Clevr2dRenderer(Model):
+class Clevr2dRenderer(ConfigModel):
     """One to three outlined flat shapes in a row, at fixed places.
 
     The first group is the color, the second the shape. The 8 colors and 3 shapes, their order and

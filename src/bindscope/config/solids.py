@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability
+from bindscope.config.base import ConfigModel, NonNegativeInt, PositiveInt, Probability
 
 Color = Literal["gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow"]
 Shape = Literal["cube", "sphere", "cylinder"]
@@ -28,7 +28,7 @@ KNOWN_VALUES: dict[str, tuple[str, ...]] = {
 }
 
 
-class SolidsFixed(Model):
+class SolidsFixed(ConfigModel):
     """What all objects share in a feature that is no group of the space."""
 
     color: Color = Field("gray", description="Color of all objects.")
@@ -37,7 +37,7 @@ class SolidsFixed(Model):
     size: Size = Field("small", description="Size of all objects.")
 
 
-class RaycastBackend(Model):
+class RaycastBackend(ConfigModel):
     """NumPy alone: hard shadows, one reflection; the same image on every run, on any machine."""
 
     kind: Literal["raycast"]
@@ -46,7 +46,7 @@ class RaycastBackend(Model):
     )
 
 
-class MitsubaBackend(Model):
+class MitsubaBackend(ConfigModel):
     """Mitsuba 3, a path tracer: `pip install 'bindscope[solids]'`."""
 
     kind: Literal["mitsuba"]
@@ -61,7 +61,7 @@ class MitsubaBackend(Model):
 Backend = Annotated[RaycastBackend | MitsubaBackend, Field(discriminator="kind")]
 
 
-class SolidsRenderer(Model):
+class SolidsRenderer(ConfigModel):
     """Solids on the ground, lit and seen as in CLEVR.
 
     A group of the space says what it is by its name: `color`, `shape`, `material` or `size`.

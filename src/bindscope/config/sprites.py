@@ -6,14 +6,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from bindscope.config.base import Groups, Model
+from bindscope.config.base import ConfigModel, Groups
 
 # What may be configured; which value is which stands in `scenes.sprite_palette`, which is code.
 SPRITE_VALUES = (6, 4)  # colors, shapes
 SPRITE_SLOTS = 9
 
 
-class SpritesRenderer(Model):
+class SpritesRenderer(ConfigModel):
     """Small solids on white, at most one in each of 3 x 3 slots of 12 px.
 
     The first group is the color, the second the shape. These are the images that the toy

@@ -6,10 +6,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import DatasetName, Depth, Model, PositiveInt
+from bindscope.config.base import ConfigModel, DatasetName, Depth, PositiveInt
 
 
-class Architecture(Model):
+class Architecture(ConfigModel):
     """A plain pre-norm vision transformer with a [CLS] token."""
 
     n_layers: Depth = Field(4, description="Number of blocks.")
@@ -24,7 +24,7 @@ class Architecture(Model):
         return self
 
 
-class Training(Model):
+class Training(ConfigModel):
     """How a controlled model is trained."""
 
     dataset: DatasetName = Field(description="Dataset whose kind of scenes is learnt.")

@@ -87,7 +87,7 @@ def _check_shape(text: str) -> None:
                 refuse(f"its aliases make more than {_LARGEST:,} entries", event)
 
 
-class Lines:
+class YamlLines:
     """Line numbers of a YAML file's keys, and keys that stand twice; empty for anything else."""
 
     def __init__(self, source: Path | str) -> None:

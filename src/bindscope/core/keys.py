@@ -30,7 +30,7 @@ What they decide stands in the spec, or is how a job is run and reported.
 SOURCE = Path(__file__).resolve().parents[2]
 CLONE = SOURCE.parent
 SCRIPTS = CLONE / "workflow" / "scripts"
-Reference = tuple[str, str]  # module or script, and a definition of it
+DefinitionName = tuple[str, str]  # module or script, and a definition of it
 _SAID = re.compile("^DECIDES_NOTHING = True$", re.MULTILINE)
 
 NUMERIC = {
@@ -92,7 +92,7 @@ def closure(roots: tuple[str, ...]) -> Code:
     """Follow the names that `roots` (scripts, modules, ``"module:object"``) use."""
     # Of users: modules of theirs that a root imports are followed too, each as a whole.
     packages = frozenset(top for root in roots if (top := _package(root)) not in NUMERIC)
-    reached: set[Reference] = set()
+    reached: set[DefinitionName] = set()
     foreign: set[str] = set()
     todo = [reference for root in roots for reference in _begin(root, packages)]
     while todo:
@@ -128,7 +128,7 @@ def _package(root: str) -> str:
     return "" if ours else module.partition(".")[0]
 
 
-def _begin(root: str, packages: frozenset[str]) -> list[Reference]:
+def _begin(root: str, packages: frozenset[str]) -> list[DefinitionName]:
     """Return where a root begins; all of a module where it names no object."""
     module, _, name = root.partition(":")
     if _file(module, packages) is None and module.partition(".")[0] in packages:
@@ -161,14 +161,14 @@ def _file(module: str, packages: frozenset[str]) -> Path | None:
 
 
 @cache
-def _used_by(module: str, name: str, packages: frozenset[str]) -> tuple[Reference, ...]:
+def _used_by(module: str, name: str, packages: frozenset[str]) -> tuple[DefinitionName, ...]:
     """Return what a definition uses, one step far."""
     path = _file(module, packages)
     parsed = parse_module(path) if path else None
     if parsed is None or name not in parsed.definitions:
         return ()
     definition = parsed.definitions[name]
-    references: list[Reference] = []
+    references: list[DefinitionName] = []
     for dotted in definition.uses:
         first, _, rest = dotted.partition(".")
         bound = definition.imports.get(first)
@@ -179,7 +179,7 @@ def _used_by(module: str, name: str, packages: frozenset[str]) -> tuple[Referenc
     return tuple(references)
 
 
-def _targets(module: str, name: str, rest: str, packages: frozenset[str]) -> list[Reference]:
+def _targets(module: str, name: str, rest: str, packages: frozenset[str]) -> list[DefinitionName]:
     """Return what an object of a module is, with the attributes that are read of it.
 
     An object that a module imports is looked up where it is defined; a module that is handed on

@@ -71,7 +71,7 @@ TEXT_TOWERS = {
 OBJECTIVES = {
     "objects": "bindscope.models.objectives.codes:Objects",
     "features": "bindscope.models.objectives.codes:Features",
-    "captions": "bindscope.models.objectives.captions:Captions",
+    "captions": "bindscope.models.objectives.captions:PairedCaptions",
     "captions_unpaired": "bindscope.models.objectives.captions:CaptionsUnpaired",
     "masked": "bindscope.models.objectives.masked:Masked",
     "self_distillation": "bindscope.models.objectives.self_distillation:SelfDistillation",

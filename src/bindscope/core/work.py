@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DECIDES_NOTHING = True
 
+Content = Mapping[str, Any]  # of a spec
 Libraries = Literal["plain", "pandas", "torch", "hub"]
 LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 160, "torch": 290, "hub": 520}
 """Memory of a process that has imported NumPy and Zarr, also pandas and matplotlib, torch, or also

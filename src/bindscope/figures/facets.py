@@ -29,7 +29,7 @@ Inches = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Grid:
+class FacetGrid:
     """Panels of a figure.
 
     Attributes
@@ -67,7 +67,7 @@ class Grid:
 
 def wrapped(
     keys: Iterable[Any], columns: int, inches: Inches, on: Any = None, **shared: Any
-) -> Grid:
+) -> FacetGrid:
     """Make a panel per key, at most `columns` in a row; None: none there; see `crossed`."""
     names = list(keys)
     columns = min(columns, len(names))
@@ -81,12 +81,12 @@ def wrapped(
             axes.set_axis_off()
         else:
             panels[key] = axes
-    return Grid(figure, panels, list(places[:, 0]), bottom)
+    return FacetGrid(figure, panels, list(places[:, 0]), bottom)
 
 
 def broken(
     rows: Iterable[Any], columns: Iterable[Any], most: int, inches: Inches, **shared: Any
-) -> Grid:
+) -> FacetGrid:
     """Make a table of panels as `crossed` that is broken after `most` columns."""
     down, across = list(rows), list(columns)
     width = min(most, len(across))
@@ -106,27 +106,27 @@ def crossed(
     inches: Inches,
     on: Any = None,
     **shared: Any,
-) -> Grid:
+) -> FacetGrid:
     """Make a table of panels, in a figure of its own or `on` one; `shared` goes to `subplots`."""
     down, across = list(rows), list(columns)
     figure: Figure = on or new_figure(inches[0] + inches[1] * len(down))
     places = figure.subplots(len(down), len(across), squeeze=False, **shared)
     keys = [(row_key, column_key) for row_key in down for column_key in across]
     panels = dict(zip(keys, places.flat, strict=True))
-    return Grid(figure, panels, list(places[:, 0]), list(places[-1]))
+    return FacetGrid(figure, panels, list(places[:, 0]), list(places[-1]))
 
 
 def facets(
     rows: pd.DataFrame,
     looks: Mapping[str, Look],
-    grid: Grid,
+    grid: FacetGrid,
     panel: str | Sequence[str],
     *,
     title: Callable[[Any], str] | None = None,
     xlim: tuple[float, float] | None = None,
     ylim: tuple[float, float] | None = None,
     **how: Any,
-) -> Grid:
+) -> FacetGrid:
     """Draw lines into panels.
 
     Parameters

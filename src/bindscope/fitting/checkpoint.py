@@ -32,7 +32,7 @@ _DTYPES = {
     torch.bool: "BOOL",
 }
 Item = TypeVar("Item")
-State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what JSON can hold
+SavedState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what JSON can hold
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Checkpoint:
             for _, value in _in_order(tensors):
                 file.write(_bytes(value))
 
-    def read(self) -> State | None:
+    def read(self) -> SavedState | None:
         """Return tensors and record, or None: no file, a damaged one, or one of another key."""
         if not self.path.is_file():
             return None
@@ -112,7 +112,7 @@ class Checkpoints:
         path = self.output.with_name(f"{self.output.name}.{self.number}.checkpoint")
         return Checkpoint(path, f"{self.key} {self.number}", sparing=True)
 
-    def remember(self, make: Callable[[Checkpoints], State]) -> State:
+    def remember(self, make: Callable[[Checkpoints], SavedState]) -> SavedState:
         """Return what the next part makes of checkpoints; an earlier attempt may have it."""
         whole, began = self.take(), monotonic()
         if (state := whole.read()) is not None:
@@ -124,7 +124,9 @@ class Checkpoints:
             parts.remove()
         return tensors, record
 
-    def each(self, items: Iterable[Item], make: Callable[[Item], State]) -> Iterator[State]:
+    def each(
+        self, items: Iterable[Item], make: Callable[[Item], SavedState]
+    ) -> Iterator[SavedState]:
         """Yield what is made of each item, which an earlier attempt may have kept.
 
         What takes `KEEP_S` together is kept together, in a file that is written once; items come in
@@ -137,7 +139,7 @@ class Checkpoints:
             yield from states
             done += len(states)
             segment = parts.take().from_item(done)
-        fresh: list[State] = []
+        fresh: list[SavedState] = []
         began = monotonic()
         for item in islice(items, done, None):
             fresh.append(make(item))
@@ -166,24 +168,26 @@ def take(checkpoints: Checkpoints | None) -> Checkpoint | None:
     return checkpoints.take() if checkpoints else None
 
 
-def remember(checkpoints: Checkpoints | None, make: Callable[[Checkpoints | None], State]) -> State:
+def remember(
+    checkpoints: Checkpoints | None, make: Callable[[Checkpoints | None], SavedState]
+) -> SavedState:
     """Return what `make` returns, by `Checkpoints.remember` where there are checkpoints."""
     return checkpoints.remember(make) if checkpoints else make(None)
 
 
 def each(
-    checkpoints: Checkpoints | None, items: Iterable[Item], make: Callable[[Item], State]
-) -> Iterator[State]:
+    checkpoints: Checkpoints | None, items: Iterable[Item], make: Callable[[Item], SavedState]
+) -> Iterator[SavedState]:
     """Yield what `make` makes of items, by `Checkpoints.each` where there are checkpoints."""
     return checkpoints.each(items, make) if checkpoints else map(make, items)
 
 
-def _write_joined(checkpoint: Checkpoint, states: Sequence[State], done: int) -> None:
+def _write_joined(checkpoint: Checkpoint, states: Sequence[SavedState], done: int) -> None:
     tensors, record = join_states(states)
     checkpoint.write(tensors, record | {"step": done})
 
 
-def join_states(states: Sequence[State]) -> State:
+def join_states(states: Sequence[SavedState]) -> SavedState:
     """Return several states as one."""
     tensors: dict[str, Tensor] = {}
     for i, (values, _) in enumerate(states):
@@ -191,7 +195,7 @@ def join_states(states: Sequence[State]) -> State:
     return tensors, {"records": [record for _, record in states]}
 
 
-def split_states(state: State) -> list[State]:
+def split_states(state: SavedState) -> list[SavedState]:
     """Return the states that `join_states` has joined."""
     tensors, record = state
     parts: list[dict[str, Tensor]] = [{} for _ in record["records"]]

@@ -16,7 +16,14 @@ from bindscope.core.array_types import Integers
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows, Rows, row_bytes
 from bindscope.fitting.standardise import Standardiser
-from bindscope.fitting.streaming import Column, Part, batches, buffers, epoch_order, in_order
+from bindscope.fitting.streaming import (
+    BufferPlan,
+    ScaledRows,
+    batches,
+    buffers,
+    epoch_order,
+    in_order,
+)
 
 BLOCKS_PER_BUFFER = 16
 READ_BYTES = 32 * 2**20
@@ -79,7 +86,7 @@ class Columns:
         loaded = batches(self._columns("train"), self._epochs(), batch, rest=rest)
         return ((self._on_device(values), index) for values, index in loaded)
 
-    def _epochs(self) -> Iterator[Part]:
+    def _epochs(self) -> Iterator[BufferPlan]:
         epoch = 0
         while True:
             yield from epoch_order(self.scenes["train"], self.block, self.buffer, rng(0, 1, epoch))
@@ -99,11 +106,11 @@ class Columns:
         loaded = batches(columns, in_order(self.scenes[name], size), size, rest=True)
         return (values for values, _ in loaded)
 
-    def _columns(self, name: str) -> list[Column]:
+    def _columns(self, name: str) -> list[ScaledRows]:
         """Return the columns of a split; for another device they are scaled there."""
         here = self.device.type == "cpu"
         return [
-            Column(rows, self.standardisers.get(column) if here else None)
+            ScaledRows(rows, self.standardisers.get(column) if here else None)
             for column, rows in self.rows[name].items()
         ]
 
@@ -126,7 +133,7 @@ def measure(column: Rows) -> Standardiser:
     )
 
 
-def _at_a_time(columns: Sequence[Column]) -> int:
+def _at_a_time(columns: Sequence[ScaledRows]) -> int:
     """Return how many scenes to read at a time where all are read in order: about `READ_BYTES`.
 
     A file holds several scenes and is read whole: whole files where that many fit.

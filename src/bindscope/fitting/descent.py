@@ -34,7 +34,7 @@ RECORDED = (
 )
 
 
-class Entry(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A loss of the history: after how many steps, on which split (train, val), in bits.
 
     That of train is the mean over the batches since the entry before.
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class DescentPlan:
     """How far and how fast to descend, and when to look at the validation loss.
 
     Attributes
@@ -124,7 +124,7 @@ class Run:
     best_loss: float = inf
     best_step: int = 0
     evaluations: list[tuple[int, float]] = field(default_factory=list)
-    history: list[Entry] = field(default_factory=list)
+    history: list[HistoryEntry] = field(default_factory=list)
     rate: float = 1.0
     steps: int = 0
     stale: int = 0
@@ -134,7 +134,7 @@ class Run:
     def record(self, step: int, split: str, loss: float) -> None:
         """Add a loss to the history, or note that the run diverged."""
         if isfinite(loss):
-            self.history.append(Entry(step, split, loss))
+            self.history.append(HistoryEntry(step, split, loss))
         else:
             self.diverged = True
 
@@ -186,7 +186,7 @@ class Descent:
         self,
         runs: Sequence[Run],
         task: Task[Any],
-        plan: Plan,
+        plan: DescentPlan,
         checkpoint: Checkpoint | None = None,
     ) -> None:
         self.runs, self.task, self.plan, self.checkpoint = runs, task, plan, checkpoint
@@ -280,7 +280,7 @@ class Descent:
         for i, (run, values) in enumerate(zip(self.runs, record["runs"], strict=True)):
             for name in RECORDED:
                 setattr(run, name, values[name])
-            run.history = [Entry(*entry) for entry in values["history"]]
+            run.history = [HistoryEntry(*entry) for entry in values["history"]]
             run.evaluations = [(step, loss) for step, loss in values["evaluations"]]
             run.module.load_state_dict(_part(tensors, f"{i}.module."))
             device = next(run.module.parameters()).device

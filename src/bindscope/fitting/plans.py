@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from bindscope.fitting.adam import Adam
-from bindscope.fitting.descent import Plan
+from bindscope.fitting.descent import DescentPlan
 from bindscope.fitting.schedules import warm_up_and_cosine
 
 BETAS = (0.9, 0.98)
@@ -20,7 +20,7 @@ def training_plan(
     weight_decay: float,
     decays: Callable[[Tensor], bool],
     evaluations: int,
-) -> Plan:
+) -> DescentPlan:
     """Plan a training: warm-up to `learning_rate`, decay of the parameters that `decays` chooses.
 
     Evaluations are in equal distances; the last one is after the last step.
@@ -32,7 +32,7 @@ def training_plan(
         return Adam(parameters, decay, betas=BETAS)
 
     due = {round(steps * (i + 1) / evaluations) for i in range(evaluations)}
-    return Plan(
+    return DescentPlan(
         steps=steps,
         rate=lambda step: warm_up_and_cosine(learning_rate, step, steps),
         optimiser=optimiser,

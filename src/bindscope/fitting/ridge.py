@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from bindscope.fitting.checkpoint import Checkpoints, State, remember
+from bindscope.fitting.checkpoint import Checkpoints, SavedState, remember
 from bindscope.fitting.lbfgs import Problem, Solution, descend
 from bindscope.fitting.regressions import Regressions
 
@@ -74,7 +74,7 @@ class RidgePath:
         columns: Tensor,
         checkpoints: Checkpoints | None,
     ) -> Solution:
-        def fit(_: Checkpoints | None) -> State:
+        def fit(_: Checkpoints | None) -> SavedState:
             solution = descend(
                 problem,
                 start,

@@ -26,7 +26,7 @@ T = TypeVar("T")
 GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
 
 
-class Part(NamedTuple):
+class BufferPlan(NamedTuple):
     """What one buffer holds: ranges of scenes, their permutation, and if it ends an epoch."""
 
     ranges: Sequence[tuple[int, int]]
@@ -34,7 +34,9 @@ class Part(NamedTuple):
     last: bool
 
 
-def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> Iterator[Part]:
+def epoch_order(
+    n: int, block: int, buffer: int, generator: np.random.Generator
+) -> Iterator[BufferPlan]:
     """Plan one epoch over `n` scenes: for each buffer what to read, and the shuffle of it.
 
     Every scene is in exactly one buffer. Only the order of the blocks is held of an epoch.
@@ -45,18 +47,18 @@ def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator)
         starts = [int(i) * block for i in blocks[first : first + per_buffer]]
         ranges = [(start, min(start + block, n)) for start in starts]
         order = generator.permutation(sum(stop - start for start, stop in ranges))
-        yield Part(ranges, order, first + per_buffer >= len(blocks))
+        yield BufferPlan(ranges, order, first + per_buffer >= len(blocks))
 
 
-def in_order(n: int, rows: int) -> Iterator[Part]:
+def in_order(n: int, rows: int) -> Iterator[BufferPlan]:
     """Plan one pass over `n` scenes in order, `rows` to a buffer."""
     for start in range(0, n, rows):
         stop = min(start + rows, n)
-        yield Part([(start, stop)], np.arange(stop - start), stop == n)
+        yield BufferPlan([(start, stop)], np.arange(stop - start), stop == n)
 
 
 @dataclass(frozen=True)
-class Column:
+class ScaledRows:
     """One array of the scenes: its rows, and what scales them to float32 (None: left as stored)."""
 
     rows: Rows
@@ -89,7 +91,7 @@ class Column:
 
 
 def batches(
-    columns: Sequence[Column], plan: Iterable[Part], batch: int, *, rest: bool = False
+    columns: Sequence[ScaledRows], plan: Iterable[BufferPlan], batch: int, *, rest: bool = False
 ) -> Generator[tuple[list[Tensor], Integers], None, None]:
     """Yield batches (a tensor per column, scenes) of a plan, made and read ahead.
 
@@ -102,7 +104,7 @@ def batches(
 
 
 def _batched(
-    columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
+    columns: Sequence[ScaledRows], plan: Iterable[BufferPlan], batch: int, rest: bool
 ) -> Generator[tuple[list[Tensor], Integers], None, None]:
     ring = cycle([[column.empty(batch) for column in columns] for _ in range(2)])
     batch_arrays, scenes, have = next(ring), list[Integers](), 0
@@ -127,8 +129,8 @@ def _batched(
 
 
 def buffers(
-    sources: Sequence[Rows], plan: Iterable[Part]
-) -> Generator[tuple[list[Array], Part], None, None]:
+    sources: Sequence[Rows], plan: Iterable[BufferPlan]
+) -> Generator[tuple[list[Array], BufferPlan], None, None]:
     """Yield the content of each buffer of a plan, the next one being read meanwhile.
 
     What is yielded is overwritten when the second buffer after it is read. Of a source that is in
@@ -136,7 +138,7 @@ def buffers(
     """
     pair: list[list[Array]] = [[], []]
 
-    def read(part: Part, turn: int) -> list[Array]:
+    def read(part: BufferPlan, turn: int) -> list[Array]:
         size, arrays = len(part.order), []
         if not pair[turn]:
             pair[turn] = [np.empty((0, *source.shape[1:]), source.dtype) for source in sources]

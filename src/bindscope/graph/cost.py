@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from bindscope.core.graph import Product
 from bindscope.core.splits import SPLITS
-from bindscope.core.work import METADATA, Work, sides, stored
+from bindscope.core.work import METADATA, Content, Work, sides, stored
 from bindscope.graph.language import language_model, names_language_model, unknown_size
 from bindscope.graph.towers import (
     Tower,
@@ -22,8 +21,6 @@ from bindscope.graph.towers import (
     text_width,
     tower_of,
 )
-
-Content = Mapping[str, Any]
 
 # Bytes that a code of one byte takes compressed, and a pixel's colors and mask, by what draws them.
 _CODE = 0.16

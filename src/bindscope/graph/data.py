@@ -10,7 +10,7 @@ from typing import Any
 from bindscope.codes.counting import largest_scene, n_feature_codes
 from bindscope.config.codes import Dataset, HashedSplit, RankedSplit, SceneDistribution
 from bindscope.config.genome import GenomeSource
-from bindscope.config.observed import ClevrSource, CountedSpace, PythonSource, Source
+from bindscope.config.observed import AnySource, ClevrSource, CountedSpace, PythonSource
 from bindscope.config.pug_spare import PugSpareSource
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
 from bindscope.config.slots import EnumeratedSplit
@@ -111,7 +111,7 @@ def renderer_code(dataset: SceneDistribution) -> list[str]:
     )
 
 
-def _reader_code(source: Source) -> str:
+def _reader_code(source: AnySource) -> str:
     return source.reader if isinstance(source, PythonSource) else READERS[source.kind]
 
 
@@ -140,7 +140,7 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
 _OBTAINED = {"downloads", "folder"}
 
 
-def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Product]]:
+def _obtained(graph: Graph, dataset: str, source: AnySource) -> dict[str, list[Product]]:
     """What is downloaded for a source without a `path`, by role."""
     downloads = []
     if source.path is None and isinstance(source, ClevrSource):
@@ -152,7 +152,7 @@ def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Prod
     return {"download": [graph.add("download", {"dataset": dataset}, file) for file in downloads]}
 
 
-def _labels_key(source: Source) -> str | list[str] | None:
+def _labels_key(source: AnySource) -> str | list[str] | None:
     """Hash the files that labels are read from; None where the source has no `path`."""
     if source.path is None:
         return None

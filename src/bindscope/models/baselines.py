@@ -1,7 +1,7 @@
 """Baselines: numbers of an image that bind nothing, measured as if they were a model.
 
 Whatever a probe decodes from them of which feature belongs to which needs no binding: the scenes
-give it away. Two of the three discard where pixels are (`Baseline.discards_place`), so a
+give it away. Two of the three discard where pixels are (`BaselineKind.discards_place`), so a
 representation that binds must hold more than they do. The third, `pixels`, keeps coarse places: a
 probe can combine colors and outlines itself, so it is a reference and no rival.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, device
 
-    from bindscope.config.models import Baseline as BaselineEntry
+    from bindscope.config.models import Baseline
     from bindscope.core.interfaces import Layer
 
 
@@ -133,7 +133,7 @@ def _pooling(side: int) -> Singles:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class BaselineKind:
     """One kind of baseline.
 
     Attributes
@@ -157,14 +157,14 @@ class Baseline:
 
 # By the name of the model in a configuration.
 BASELINES: Final = {
-    "color-histogram": Baseline("color histogram", LEVELS**3, True, color_histogram),
-    "color-areas": Baseline(
+    "color-histogram": BaselineKind("color histogram", LEVELS**3, True, color_histogram),
+    "color-areas": BaselineKind(
         "color areas",
         len(COLORS) * (1 + len(KNOTS)),
         True,
         partial(color_areas, palette=tuple(COLORS.values())),
     ),
-    "pixels": Baseline(f"{SIDE} x {SIDE} pixels", SIDE * SIDE * 3, False, pixels),
+    "pixels": BaselineKind(f"{SIDE} x {SIDE} pixels", SIDE * SIDE * 3, False, pixels),
 }
 
 
@@ -200,7 +200,7 @@ class BaselineModel:
 
 
 def load(
-    config: BaselineEntry, weights: Path | None, device: device, input_px: int | None = None
+    config: Baseline, weights: Path | None, device: device, input_px: int | None = None
 ) -> BaselineModel:
     """Return a baseline (`load_model`); it reads images as they are, unless it says a size."""
     return BaselineModel(config.name, device, config.input_px)

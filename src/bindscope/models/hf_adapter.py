@@ -21,7 +21,7 @@ from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, r
 
 
 @dataclass(frozen=True)
-class Family:
+class TowerFamily:
     """An architecture of transformers: the model's class, and where its blocks and final norm are.
 
     `statistics` (mean and deviation of its input) and `mode` (interpolation) are for checkpoints
@@ -102,7 +102,7 @@ def _siglip2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
 
 
 FAMILIES = {
-    "vit": Family(
+    "vit": TowerFamily(
         "ViTModel",
         "layers",
         "layernorm",
@@ -112,10 +112,10 @@ FAMILIES = {
         _plain,
         options={"add_pooling_layer": False},
     ),
-    "dinov2": Family(
+    "dinov2": TowerFamily(
         "Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True, _any_size
     ),
-    "dinov2_with_registers": Family(
+    "dinov2_with_registers": TowerFamily(
         "Dinov2WithRegistersModel",
         "encoder.layer",
         "layernorm",
@@ -124,10 +124,10 @@ FAMILIES = {
         True,
         _any_size,
     ),
-    "dinov3_vit": Family(
+    "dinov3_vit": TowerFamily(
         "DINOv3ViTModel", "model.layer", "norm", images.IMAGENET, "bilinear", True, _any_size
     ),
-    "deit": Family(
+    "deit": TowerFamily(
         "DeiTModel",
         "layers",
         "layernorm",
@@ -138,7 +138,7 @@ FAMILIES = {
         1,
         options={"add_pooling_layer": False},
     ),
-    "beit": Family(
+    "beit": TowerFamily(
         "BeitModel",
         "layers",
         "layernorm",
@@ -148,7 +148,7 @@ FAMILIES = {
         _plain,
         options={"add_pooling_layer": False},
     ),
-    "data2vec-vision": Family(
+    "data2vec-vision": TowerFamily(
         "Data2VecVisionModel",
         "encoder.layer",
         "layernorm",
@@ -159,7 +159,7 @@ FAMILIES = {
         gives_tuples=True,
         options={"add_pooling_layer": False},
     ),
-    "ijepa": Family(
+    "ijepa": TowerFamily(
         "IJepaModel",
         "layers",
         "layernorm",
@@ -169,10 +169,10 @@ FAMILIES = {
         _plain,
         options={"add_pooling_layer": False},
     ),
-    "clip_vision_model": Family(
+    "clip_vision_model": TowerFamily(
         "CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP, "bicubic", True, _clip
     ),
-    "metaclip_2_vision_model": Family(
+    "metaclip_2_vision_model": TowerFamily(
         "MetaClip2VisionModel",
         "encoder.layers",
         "post_layernorm",
@@ -181,10 +181,10 @@ FAMILIES = {
         True,
         _clip,
     ),
-    "aimv2_vision_model": Family(
+    "aimv2_vision_model": TowerFamily(
         "Aimv2VisionModel", "encoder.layers", "rms_norm", images.CLIP, "bicubic", False, _aimv2
     ),
-    "siglip_vision_model": Family(
+    "siglip_vision_model": TowerFamily(
         "SiglipVisionModel",
         "encoder.layers",
         "post_layernorm",
@@ -193,7 +193,7 @@ FAMILIES = {
         False,
         _plain,
     ),
-    "siglip2_vision_model": Family(
+    "siglip2_vision_model": TowerFamily(
         "Siglip2VisionModel",
         "encoder.layers",
         "post_layernorm",
@@ -202,7 +202,9 @@ FAMILIES = {
         False,
         _siglip2,
     ),
-    "vit_mae": Family("ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae),
+    "vit_mae": TowerFamily(
+        "ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae
+    ),
 }
 
 
@@ -260,7 +262,7 @@ def load(
 
 
 def transform(
-    processor: Mapping[str, Any], family: Family, px: int, where: str
+    processor: Mapping[str, Any], family: TowerFamily, px: int, where: str
 ) -> images.Transform:
     """Return the transform that a checkpoint's preprocessor file describes, or the family's."""
     mean = _channels(processor.get("image_mean") or family.statistics[0], "image_mean", where)
@@ -378,7 +380,7 @@ def _side(value: Any, what: str, where: str) -> int:
     return int(sides[0])
 
 
-def _token_map(family: Family, settings: Any, side: int, patch_px: int) -> TokenMap:
+def _token_map(family: TowerFamily, settings: Any, side: int, patch_px: int) -> TokenMap:
     registers = int(getattr(settings, "num_register_tokens", 0))
     return TokenMap(
         prefix=int(family.has_cls) + family.n_distilled + registers,
@@ -408,7 +410,7 @@ def _own_px(settings: Any, processor: Mapping[str, Any], where: str) -> int:
 
 
 def _create(
-    family: Family, settings: Any, config: Pretrained, resolved: Weights | None, where: str
+    family: TowerFamily, settings: Any, config: Pretrained, resolved: Weights | None, where: str
 ) -> Any:
     """Return the model in float32 on the CPU, every weight from the files or from the seed."""
     import transformers

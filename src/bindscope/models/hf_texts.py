@@ -17,13 +17,13 @@ from bindscope.models.stream import freeze, state_sha256
 from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, resolve, unread
 
 if TYPE_CHECKING:
-    from bindscope.scenes.captions import Words
+    from bindscope.scenes.captions import GroupWords
 
 # Tokens where a model has no tokenizer: padding is 0, byte b is FIRST_BYTE + b. The end is the
 # largest: older configurations of CLIP let the library read a text at its largest token.
 BEGIN, FIRST_BYTE, END = 1, 2, 258
 
-Tokenize = Callable[[Sequence[str]], tuple[Tensor, Tensor]]
+TokenizeTexts = Callable[[Sequence[str]], tuple[Tensor, Tensor]]
 
 
 class HFTexts:
@@ -37,7 +37,7 @@ class HFTexts:
         self,
         where: str,
         model: Any,
-        tokenize: Tokenize,
+        tokenize: TokenizeTexts,
         config: Pretrained,
         resolved: Weights | None,
     ) -> None:
@@ -48,7 +48,7 @@ class HFTexts:
         self.weights_sha256 = resolved.sha256 if resolved else state_sha256(model.state_dict())
 
     @torch.inference_mode()
-    def embed(self, texts: Sequence[str], words: Sequence[Words]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], words: Sequence[GroupWords]) -> NDArray[np.float32]:
         """Return the joint space's vector of each text, raw; `words` are not read."""
         device = self.model.text_projection.weight.device
         longest = int(self.model.text_model.config.max_position_embeddings)
@@ -144,7 +144,7 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     return settings
 
 
-def _tokenizer(folder: Path, where: str) -> Tokenize:
+def _tokenizer(folder: Path, where: str) -> TokenizeTexts:
     from transformers import AutoTokenizer
 
     remedy = "put tokenizer.json (or vocab.json and merges.txt) beside its config.json"
@@ -164,7 +164,7 @@ def _tokenizer(folder: Path, where: str) -> Tokenize:
     return tokenize
 
 
-def _of_bytes(settings: Any, where: str) -> Tokenize:
+def _of_bytes(settings: Any, where: str) -> TokenizeTexts:
     """Return a tokenizer for random weights without any files: a text's bytes are its tokens."""
     text = settings.text_config
     if text.vocab_size <= END:

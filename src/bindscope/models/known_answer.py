@@ -140,7 +140,7 @@ def _ternary(width: int) -> NDArray[np.float32]:
     return digits
 
 
-Arrays = dict[str, "NDArray[Any]"]
+EncodedArrays = dict[str, "NDArray[Any]"]
 ERASED_DIM = 96  # default width of `cell_erasure`
 
 
@@ -173,7 +173,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Scenes:
+class EncodedScenes:
     """What an encoder sees: `objects` uint8 (N, K), `features` uint8 (N, n), and the space."""
 
     objects: NDArray[np.uint8]
@@ -185,32 +185,32 @@ class Scenes:
 # Noiseless codes ------------------------------------------------------------------------------
 
 
-def zero(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def zero(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = 0: knows nothing, so that a probe is left with its model of the prior."""
     return {"cls": np.zeros((len(scenes.objects), 1))}
 
 
-def features(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def features(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = F: knows which features occur, and nothing of what goes with what."""
     return {"cls": scenes.features}
 
 
-def counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def counts(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = M: knows how often each feature occurs (the margins of O), a histogram."""
     return {"cls": occurrences(scenes.objects, scenes.space.sizes)}
 
 
-def identity(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def identity(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = O: a unit per conjunction."""
     return {"cls": scenes.objects}
 
 
-def half(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def half(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = the first K // 2 cells of O."""
     return {"cls": scenes.objects[:, : scenes.space.n_cells // 2]}
 
 
-def rotated(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def rotated(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = O R with orthonormal rows R, (K, dim)."""
     return {"cls": scenes.objects @ _rotation(config, scenes.space, scenes.space.n_cells)}
 
@@ -223,13 +223,13 @@ def _rotation(config: KnownAnswer, space: CodeSpace, default: int) -> NDArray[np
     return rotation
 
 
-def conjunctive(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def conjunctive(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = sum over objects of a random unit vector per conjunction, in general position."""
     dim = _wide(config, 2 * scenes.space.n_cells, scenes.space.n_cells)
     return {"cls": scenes.objects @ general_directions((config.seed,), scenes.space.n_cells, dim)}
 
 
-def hadamard(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def hadamard(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = sum over objects of a random vector of +-1 per conjunction.
 
     At ``dim >= K`` the vectors are linearly independent and every linear probe reads O; below,
@@ -238,7 +238,7 @@ def hadamard(config: KnownAnswer, scenes: Scenes) -> Arrays:
     return {"cls": scenes.objects @ hadamard_directions(config, scenes.space)[0]}
 
 
-def tensor_product(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def tensor_product(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = sum over objects of u_color (x) v_shape, flattened (Smolensky's binding)."""
     z = scenes.objects.reshape(-1, *scenes.space.sizes).astype(np.float64)
     for group, size in enumerate(scenes.space.sizes):
@@ -250,12 +250,12 @@ def tensor_product(config: KnownAnswer, scenes: Scenes) -> Arrays:
 # Noisy channels -------------------------------------------------------------------------------
 
 
-def erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def erasure(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = [F, O] with the probability given, else [F, 0]."""
     return {"cls": np.hstack([scenes.features, scenes.objects * select_cells(config, scenes)])}
 
 
-def cell_erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def cell_erasure(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = x R: x is O less its mean, and 0 in the cells that were erased.
 
     So a cell has one of three values: with its object, without it, and what is expected of it.
@@ -270,7 +270,7 @@ def cell_erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
     return {"cls": centred @ _rotation(config, space, max(ERASED_DIM, space.n_cells))}
 
 
-def select_cells(config: KnownAnswer, scenes: Scenes) -> NDArray[np.bool_]:
+def select_cells(config: KnownAnswer, scenes: EncodedScenes) -> NDArray[np.bool_]:
     """Which cells of O `erasure`, `cell_erasure` and `half` show, bool (N, K) or (N, 1)."""
     name, k = encoder_name(config), scenes.space.n_cells
     if name == "erasure":
@@ -280,7 +280,7 @@ def select_cells(config: KnownAnswer, scenes: Scenes) -> NDArray[np.bool_]:
     return np.broadcast_to(np.arange(k) < k // 2, (len(scenes.objects), k))
 
 
-def swaps(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def swaps(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = O, or with the probability given a uniform draw from all codes with the same F.
 
     The draw may return O itself: with n codes of this F, z is O with probability 1 - s + s / n.
@@ -296,7 +296,7 @@ def swaps(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 
 def _swapped(
-    config: KnownAnswer, scenes: Scenes
+    config: KnownAnswer, scenes: EncodedScenes
 ) -> tuple[NDArray[np.uint8], NDArray[np.intp], NDArray[Any]]:
     """Return a copy of O, the scenes to swap, and for each of those a number below 2^128."""
     swapped = np.flatnonzero(scenes.noise.uniform(0, 1)[:, 0] < noise_level(config))
@@ -304,7 +304,7 @@ def _swapped(
     return scenes.objects.copy(), swapped, (high << 64) + low
 
 
-def swaps_within_counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def swaps_within_counts(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = O, or with the probability given a uniform draw from all codes with the same counts M.
 
     As `swaps`, and so the draw may return O itself. Two groups only.
@@ -328,7 +328,7 @@ def swaps_within_counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
 # Ciphers --------------------------------------------------------------------------------------
 
 
-def _encrypted(scenes: Scenes, n_keys: int) -> NDArray[np.int8]:
+def _encrypted(scenes: EncodedScenes, n_keys: int) -> NDArray[np.int8]:
     """[O xor key_1 xor ... xor key_n, key_1, ..., key_n] in +-1, int8 (N, (n + 1) K)."""
     keys = [scenes.noise.bits(stream, scenes.space.n_cells) for stream in range(n_keys)]
     secret = scenes.objects
@@ -337,17 +337,17 @@ def _encrypted(scenes: Scenes, n_keys: int) -> NDArray[np.int8]:
     return 2 * np.hstack([secret, *keys]).astype(np.int8) - 1
 
 
-def cipher(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def cipher(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = (O xor key, key) in +-1, a fresh key per scene: each bit of O is a product of two."""
     return {"cls": _encrypted(scenes, 1)}
 
 
-def cipher_features(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def cipher_features(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = (F, O xor key, key): the cipher with F in clear."""
     return {"cls": np.hstack([scenes.features, _encrypted(scenes, 1)])}
 
 
-def cipher_three(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def cipher_three(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """Z = (O xor key xor key', key, key') in +-1: each bit of O is a product of three."""
     return {"cls": _encrypted(scenes, 2)}
 
@@ -360,7 +360,7 @@ def grid_side(space: CodeSpace) -> int:
     return isqrt(space.max_objects - 1) + 2
 
 
-def token_grid(config: KnownAnswer, scenes: Scenes) -> Arrays:
+def token_grid(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
     """One object per token, at a random place: its one-hot features side by side; [CLS] = F.
 
     Features are bound by standing in one token, and by nothing else: the mean token holds how
@@ -392,7 +392,7 @@ def _wide(config: KnownAnswer, default: int, least: int) -> int:
     return dim
 
 
-ENCODERS: dict[str, Callable[[KnownAnswer, Scenes], Arrays]] = {
+ENCODERS: dict[str, Callable[[KnownAnswer, EncodedScenes], EncodedArrays]] = {
     encoder.__name__: encoder
     for encoder in (
         zero,
@@ -441,10 +441,10 @@ def scenes_of(
     split: str,
     start: int,
     objects: NDArray[np.uint8],
-) -> Scenes:
+) -> EncodedScenes:
     """Put together what `encode` shows an encoder; same arguments."""
     space = build_space(dataset.space)
-    return Scenes(
+    return EncodedScenes(
         objects=objects,
         features=feature_code(objects, space.sizes),
         space=space,

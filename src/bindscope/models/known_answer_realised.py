@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bindscope.config.codes import SceneDistribution
-    from bindscope.config.grid import Tokens
+    from bindscope.config.grid import TokenInput
     from bindscope.config.models import KnownAnswer
-    from bindscope.models.known_answer import Scenes
+    from bindscope.models.known_answer import EncodedScenes
 
     Bits = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ def realised_truth(
     dataset: SceneDistribution,
     objects: NDArray[np.uint8],
     split: str = "test",
-    tokens: Tokens = "cls",
+    tokens: TokenInput = "cls",
 ) -> Truth:
     """Average what an encoder says of each of the split's first scenes, object codes uint8 (N, K).
 
@@ -117,7 +117,7 @@ def _read(information: Bits, surprise: Bits, entropy: float) -> float:
     return round(read, 12) + 0.0  # nothing is told: 0, and not what its sums were rounded by
 
 
-def _surprise(dataset: SceneDistribution, split: str, scenes: Scenes) -> Surprise:
+def _surprise(dataset: SceneDistribution, split: str, scenes: EncodedScenes) -> Surprise:
     space = scenes.space
     ways = space.covers()
     counts = list(map(tuple, feature_counts(scenes.features, space.sizes).tolist()))
@@ -135,9 +135,9 @@ def _realised(
     config: KnownAnswer,
     dataset: SceneDistribution,
     split: str,
-    scenes: Scenes,
+    scenes: EncodedScenes,
     surprise: Surprise,
-    tokens: Tokens,
+    tokens: TokenInput,
 ) -> RealisedBits | None:
     """Pick how an encoder's scenes are judged; None where their posterior is not known."""
     name, (feature, conditional, pairing) = encoder_name(config), surprise
@@ -169,7 +169,9 @@ def _realised(
     return None
 
 
-def _swaps(s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise) -> RealisedBits:
+def _swaps(
+    s: float, scenes: EncodedScenes, z: NDArray[np.uint8], surprise: Surprise
+) -> RealisedBits:
     """p(o|f,z) = (1 - s) [o = z] + s / n(f), and p(m|f,z) = (1 - s) [m = m(z)] + s p(m|f)."""
     unchanged = (z == scenes.objects).all(axis=1)
     swap_bits = np.log2(np.exp2(surprise.conditional) * (1 - s) * unchanged + s)
@@ -182,7 +184,7 @@ def _swaps(s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise) -
 
 
 def _swaps_within_counts(
-    s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise
+    s: float, scenes: EncodedScenes, z: NDArray[np.uint8], surprise: Surprise
 ) -> RealisedBits | None:
     """p(o|m,z) = (1 - s) [o = z] + s / N(m), and z tells m."""
     if surprise.pairing is None:
@@ -196,7 +198,9 @@ def _swaps_within_counts(
 # Some cells shown: o is uniform over the codes that fit, which are counted ------------------------
 
 
-def _cell_erasure(scenes: Scenes, visible: NDArray[np.bool_], surprise: Surprise) -> RealisedBits:
+def _cell_erasure(
+    scenes: EncodedScenes, visible: NDArray[np.bool_], surprise: Surprise
+) -> RealisedBits:
     """Count the codes with these cells, of them those with this F, and of them with this M."""
     space, whole = scenes.space, surprise.feature + surprise.conditional
     ways = [completions(space, hidden) for hidden in range(space.n_cells + 1)]

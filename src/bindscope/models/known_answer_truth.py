@@ -27,7 +27,7 @@ from bindscope.priors.entropies import entropies
 if TYPE_CHECKING:
     from bindscope.codes.space import CodeSpace
     from bindscope.config.codes import SceneDistribution
-    from bindscope.config.grid import Tokens
+    from bindscope.config.grid import TokenInput
     from bindscope.config.models import KnownAnswer
 
 
@@ -307,7 +307,7 @@ def _hits(free_rows: int, free_columns: int, rows: int, columns: int, k: int) ->
 
 
 def token_grid(
-    config: KnownAnswer, dataset: SceneDistribution, split: str, tokens: Tokens
+    config: KnownAnswer, dataset: SceneDistribution, split: str, tokens: TokenInput
 ) -> Truth:
     """What one object per token holds: ``patches`` O, ``cls`` F, means how often values occur."""
     read = {"patches": everything, "cls": features}.get(tokens, counts)
@@ -347,7 +347,7 @@ TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Truth]] = {
 
 
 def truth(
-    config: KnownAnswer, dataset: SceneDistribution, split: str = "test", tokens: Tokens = "cls"
+    config: KnownAnswer, dataset: SceneDistribution, split: str = "test", tokens: TokenInput = "cls"
 ) -> Truth:
     """Binding information of an encoder in closed form: bits, or None where there is none.
 

@@ -71,7 +71,7 @@ class TextTower(Protocol):
         """Return raw vectors in the joint space, float32 (n, dim).
 
         Captions are given as sentences, and as the words of each object, group by group
-        (`scenes.captions.Words`); a tower reads one of the two.
+        (`scenes.captions.GroupWords`); a tower reads one of the two.
         """
         ...
 

@@ -18,12 +18,12 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled, Zoo
 from bindscope.config.wording import instead
 from bindscope.core.errors import ModelError
-from bindscope.models.objectives.captions import SHARED, Captions
+from bindscope.models.objectives.captions import SHARED, PairedCaptions
 from bindscope.models.pretraining_loss import Restored, restore
 from bindscope.scenes.value_names import value_names
 
 if TYPE_CHECKING:
-    from bindscope.scenes.captions import Words
+    from bindscope.scenes.captions import GroupWords
 
 
 class OwnTexts:
@@ -37,14 +37,14 @@ class OwnTexts:
     dim = SHARED
 
     def __init__(self, restored: Restored, revision: str) -> None:
-        assert isinstance(restored.objective, Captions)
+        assert isinstance(restored.objective, PairedCaptions)
         self.where, self.objective, self.revision = restored.where, restored.objective, revision
         self.weights_sha256 = restored.sha256
         dataset = SceneDistribution.model_validate({**restored.recipe["dataset"], "name": "recipe"})
         self.values = [list(group["values"]) for group in value_names(dataset)]
 
     @torch.inference_mode()
-    def embed(self, texts: Sequence[str], words: Sequence[Words]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], words: Sequence[GroupWords]) -> NDArray[np.float32]:
         """Return the joint space's vector of each caption; `texts` are not read."""
         scenes = [[self._cells(object_) for object_ in scene] for scene in words]
         vectors = torch.zeros(len(words), SHARED)
@@ -107,7 +107,7 @@ def load(config: Controlled | Zoo, weights: Path | None, device: torch.device) -
     """
     where = f"the text tower of {config.name} ({config.source})"
     restored = restore(config, weights, device, where)
-    if not isinstance(restored.objective, Captions):
+    if not isinstance(restored.objective, PairedCaptions):
         raise ModelError(
             where,
             "it was not trained with captions",

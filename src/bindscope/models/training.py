@@ -25,11 +25,11 @@ from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.core.registries import OBJECTIVES, resolve
 from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.fitting.descent import Descent, DescentPlan, Run
 from bindscope.fitting.plans import training_plan
 from bindscope.models.objectives.base import Objective, Setting
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
-from bindscope.models.training_scenes import Batch, Scenes
+from bindscope.models.training_scenes import TrainingBatch, TrainingScenes
 from bindscope.models.vit import ViT, build, transform
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Trained:
 def train(
     config: Controlled,
     dataset: SceneDistribution,
-    scenes: Scenes,
+    scenes: TrainingScenes,
     device: torch.device | str | None = None,
     checkpoint: Checkpoint | None = None,
     trunk: Mapping[str, Tensor] | None = None,
@@ -156,7 +156,7 @@ def _transformer(config: Controlled, input_px: int, trunk: Mapping[str, Tensor] 
     return vit
 
 
-def _plan(config: Controlled) -> Plan:
+def _plan(config: Controlled) -> DescentPlan:
     settings = config.training
     # Matrices alone: not the class token, nor the positions.
     return training_plan(
@@ -174,14 +174,14 @@ class _Task:
 
     evaluation: Evaluation
     config: Controlled
-    scenes: Scenes
+    scenes: TrainingScenes
     validation: tuple[UInt8, UInt8]
 
-    def batches(self, first: int) -> Iterator[Batch]:
+    def batches(self, first: int) -> Iterator[TrainingBatch]:
         """Yield the scenes of one step after the other, from step `first` on."""
         return self.scenes.batches(first)
 
-    def backward(self, run: Run, batch: Batch, share: float) -> float:
+    def backward(self, run: Run, batch: TrainingBatch, share: float) -> float:
         """Add the gradients of `share` of the loss; return the loss in bits."""
         evaluation = self.evaluation
         evaluation.objective.before_step()

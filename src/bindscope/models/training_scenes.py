@@ -21,7 +21,7 @@ FIRST = 2**40
 ORDER = 1  # the stream of a seed that shuffles a fixed set
 
 
-class Batch(NamedTuple):
+class TrainingBatch(NamedTuple):
     """Scenes of one step: images uint8 (B, px, px, 3), object codes uint8 (B, K)."""
 
     step: int
@@ -29,10 +29,10 @@ class Batch(NamedTuple):
     objects: UInt8
 
 
-class Scenes(Protocol):
+class TrainingScenes(Protocol):
     """Scenes for a training; those of a step depend on nothing but its number."""
 
-    def batches(self, first: int) -> Iterator[Batch]:
+    def batches(self, first: int) -> Iterator[TrainingBatch]:
         """Yield the scenes of one step after the other without end, from step `first` on."""
 
     def sample(self) -> UInt8:
@@ -54,8 +54,8 @@ class FreshScenes:
     batch_size: int
     seed: int
 
-    def batches(self, first: int) -> Iterator[Batch]:
-        """Yield the scenes of one step after the other; see `Scenes`."""
+    def batches(self, first: int) -> Iterator[TrainingBatch]:
+        """Yield the scenes of one step after the other; see `TrainingScenes`."""
         steps = max(AT_ONCE // self.batch_size, 1)
         block = first // steps
         while True:
@@ -64,7 +64,7 @@ class FreshScenes:
             for step in range(max(first, block * steps), (block + 1) * steps):
                 start = step % steps * self.batch_size
                 part = slice(start, start + self.batch_size)
-                yield Batch(step, images[part], objects[part])
+                yield TrainingBatch(step, images[part], objects[part])
             block += 1
 
     def sample(self) -> UInt8:
@@ -98,11 +98,11 @@ class StoredScenes:
     batch_size: int
     seed: int
 
-    def batches(self, first: int) -> Iterator[Batch]:
-        """Yield the scenes of one step after the other; see `Scenes`."""
+    def batches(self, first: int) -> Iterator[TrainingBatch]:
+        """Yield the scenes of one step after the other; see `TrainingScenes`."""
         for step, which in enumerate(self._order()):
             if step >= first:
-                yield Batch(step, self.images["train"][which], self.objects["train"][which])
+                yield TrainingBatch(step, self.images["train"][which], self.objects["train"][which])
 
     def sample(self) -> UInt8:
         """Return the object codes of all training scenes."""

@@ -54,7 +54,7 @@ UNREADABLE = (
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """The parts of a `source`: library ("hf" or "timm"), repository or timm's name, revision.
 
     `path` is a local folder (hf) or file (timm) of the weights.
@@ -89,14 +89,14 @@ class Weights:
         return [self.folder / name for name in names if name.endswith(".safetensors")]
 
 
-def parse_source(source: str) -> Source:
+def parse_source(source: str) -> ModelSource:
     """Take a ``timm:`` or ``hf:`` source apart (see `bindscope.config.models.Pretrained`)."""
     library, _, rest = source.partition(":")
     name, marker, path = rest.partition("path:")
     if marker:
-        return Source(library, name.rstrip(":"), None, Path(path).expanduser())
+        return ModelSource(library, name.rstrip(":"), None, Path(path).expanduser())
     name, _, revision = rest.partition("@")
-    return Source(library, name, revision or None, None)
+    return ModelSource(library, name, revision or None, None)
 
 
 def unread(error: Exception) -> str:
@@ -209,7 +209,7 @@ def _download(manifest: Path) -> str:
     return f"where there is a network, run `{snakemake_command(f'--force {manifest}')}`"
 
 
-def _local(source: Source, where: str) -> Weights:
+def _local(source: ModelSource, where: str) -> Weights:
     """Return the weights of a ``path:`` source; refuse anything but safetensors."""
     path = source.path
     assert path is not None
@@ -238,7 +238,7 @@ def _pinned(folder: Path, names: Sequence[str]) -> Weights:
     return Weights(folder, files, f"local files, content {combined_hash(files)[:12]}")
 
 
-def _repository(source: Source) -> tuple[str, tuple[str, ...]]:
+def _repository(source: ModelSource) -> tuple[str, tuple[str, ...]]:
     """Return the repository on the hub, and patterns of the files of it that are needed."""
     if source.library == "hf":
         return source.name, (*_SETTINGS, _SHARDS, *_WEIGHTS)
@@ -279,7 +279,7 @@ def _snapshot(repo: str, revision: str | None, source: str, manifest: Path | Non
         raise _missing(source, problem, manifest) from error
 
 
-def _cached(source: Source, where: str, texts: bool = False) -> Weights:
+def _cached(source: ModelSource, where: str, texts: bool = False) -> Weights:
     repo, patterns = _repository(source)
     patterns = (*patterns, *_TOKENIZER) if texts else patterns
     folder = _snapshot(repo, source.revision, where, None)

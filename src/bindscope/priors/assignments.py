@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from bindscope.core.array_types import Doubles, Integers
 from bindscope.core.errors import BindscopeError
-from bindscope.priors.multisets import Lattice, Row, level_sizes
+from bindscope.priors.multisets import Lattice, LatticeRow, level_sizes
 from bindscope.priors.shared_codes import TooManyTablesError, entropy_given_code
 
 SMALLEST_WEIGHT = 1e-12  # of pairs that never occur, as in the released code
@@ -232,7 +232,7 @@ def _entropies(
         ]
     )
     rows = [
-        Row(size, weights[:, i] @ lattice.digits[size].T - lattice.log_factorials[size])
+        LatticeRow(size, weights[:, i] @ lattice.digits[size].T - lattice.log_factorials[size])
         for i, size in enumerate(row_sizes)
     ]
     log_total, entropy, log_factorials = (array[:, 0] for array in lattice.fill(rows))

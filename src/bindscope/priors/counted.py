@@ -87,7 +87,7 @@ class Exchangeable(CodeSpace):
 
 
 @dataclass(frozen=True)
-class Contexts:
+class BitContexts:
     """The contexts of each bit of some codes, and its odds before they are corrected.
 
     `bits` uint8 (N, L) are to be predicted from log-odds `base` (N, L), nats, infinite where a bit
@@ -127,7 +127,7 @@ class CountedPrior:
         odds = self.log_odds(split)
         return {t: _bits(self._known[split][t], odds[t]) for t in TARGETS}
 
-    def _contexts(self, objects: Bits) -> dict[str, Contexts]:
+    def _contexts(self, objects: Bits) -> dict[str, BitContexts]:
         base = self.space.log_odds(objects)
         features = feature_code(objects, self.space.sizes)
         of_feature = _of_feature(features, base["feature"], self.space.sizes, self._cap)
@@ -203,7 +203,7 @@ class _Tables:
     is shrunk towards the one before with the weight of `strength` scenes.
     """
 
-    def __init__(self, train: Contexts, cap: int) -> None:
+    def __init__(self, train: BitContexts, cap: int) -> None:
         self._cap = cap
         free = np.isfinite(train.base)
         ones, expected = train.bits[free].astype(np.float64), _sigmoid(train.base[free])
@@ -215,7 +215,7 @@ class _Tables:
             for key, length in zip(self._keys(train, free), lengths, strict=True)
         ]
 
-    def odds(self, contexts: Contexts, strength: float) -> Doubles:
+    def odds(self, contexts: BitContexts, strength: float) -> Doubles:
         """Log-odds of every bit."""
         free = np.isfinite(contexts.base)
         exact, common, *finer = self._keys(contexts, free)
@@ -229,7 +229,7 @@ class _Tables:
         odds[free] = _logit(estimate)
         return odds
 
-    def _keys(self, contexts: Contexts, free: npt.NDArray[np.bool_]) -> Iterator[Integers]:
+    def _keys(self, contexts: BitContexts, free: npt.NDArray[np.bool_]) -> Iterator[Integers]:
         """Where the counts of the bits that are open stand: by itself, common, own contexts."""
         place = np.broadcast_to(np.arange(free.shape[1]), free.shape)[free]
         yield place
@@ -245,7 +245,7 @@ def _lift(counts: Sequence[Doubles], strength: float) -> Doubles:
     return _logit((ones + strength * share) / (total + strength)) - _logit(share)
 
 
-def _bits(contexts: Contexts, odds: Doubles) -> Doubles:
+def _bits(contexts: BitContexts, odds: Doubles) -> Doubles:
     """-log2 of the probability that log-odds give to each code."""
     losses = np.logaddexp(0, np.where(contexts.bits == 1, -odds, odds))
     result: Doubles = losses.sum(axis=1) / np.log(2)
@@ -262,14 +262,14 @@ def _logit(probability: Doubles) -> Doubles:
     return result
 
 
-def _of_object(objects: Bits, base: Doubles, cap: int) -> Contexts:
+def _of_object(objects: Bits, base: Doubles, cap: int) -> BitContexts:
     """O: how many objects there are so far, and in which part of the code we are."""
     so_far = np.minimum(ones_before(objects), cap - 1)
     part = np.arange(objects.shape[1]) * _PARTS // objects.shape[1]
-    return Contexts(objects, base, so_far * _PARTS + part, (so_far,))
+    return BitContexts(objects, base, so_far * _PARTS + part, (so_far,))
 
 
-def _of_feature(features: Bits, base: Doubles, sizes: Sequence[int], cap: int) -> Contexts:
+def _of_feature(features: Bits, base: Doubles, sizes: Sequence[int], cap: int) -> BitContexts:
     """F: how many values there are so far in the group, and in the groups before."""
     within, earlier = np.empty((2, *features.shape), np.int64)
     group_of = np.empty(features.shape[1], np.int64)
@@ -279,12 +279,12 @@ def _of_feature(features: Bits, base: Doubles, sizes: Sequence[int], cap: int) -
         group_of[columns] = min(group, _PARTS - 1)
     within, earlier = np.minimum(within, cap - 1), np.minimum(earlier, cap - 1)
     exact = (within, within + cap * earlier)
-    return Contexts(features, base, within * _PARTS + group_of, exact)
+    return BitContexts(features, base, within * _PARTS + group_of, exact)
 
 
 def _of_object_given_feature(
     objects: Bits, features: Bits, base: Doubles, sizes: Sequence[int], cap: int
-) -> Contexts:
+) -> BitContexts:
     """O given F: how many objects there are so far, and how many cells of F are left.
 
     No contexts of a cell by itself: what it is worth depends on F, and the base knows that.
@@ -293,4 +293,4 @@ def _of_object_given_feature(
     open_cells = inside.sum(1, keepdims=True) - ones_before(inside)
     quarter_octaves = (4 * np.log2(np.maximum(open_cells, 1))).astype(np.int64)
     so_far = np.minimum(ones_before(objects), cap - 1)
-    return Contexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())
+    return BitContexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.codes.margins import (
-    Sums,
+    MarginSums,
     as_sums,
     codes_by_margins,
     descending,
@@ -198,12 +198,12 @@ def _allowed(space: CodeSpace) -> tuple[int, ...]:
     return tuple(outcome_weights(space))
 
 
-def _with(sums: Sums, value: int) -> Sums:
+def _with(sums: MarginSums, value: int) -> MarginSums:
     return tuple(sorted((*sums, value), reverse=True))
 
 
 @lru_cache(maxsize=1 << 16)
-def _row_ways(used: int, across: int, before: Sums, allowed: tuple[int, ...]) -> list[int]:
+def _row_ways(used: int, across: int, before: MarginSums, allowed: tuple[int, ...]) -> list[int]:
     """Count the covers of `used` rows and `across` columns by the sum of the next row.
 
     `allowed` is 1 for each allowed number of objects from 0, else 0. Item n: covers whose first
@@ -295,7 +295,7 @@ def _completions(n_rest: int, n_passed: int) -> Callable[[Integers], int]:
     return count
 
 
-def _finish(ones: int, rest: Sums, passed: Sums, open_: Sums) -> int:
+def _finish(ones: int, rest: MarginSums, passed: MarginSums, open_: MarginSums) -> int:
     return sum(
         ways * matrices(rest, tuple(sorted((*remaining, *passed), reverse=True)))
         for remaining, ways in lowered(open_, ones)

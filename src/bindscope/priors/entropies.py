@@ -15,7 +15,7 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.core.splits import SPLITS
 from bindscope.priors.counts import margin_classes, not_counted, object_given_counts_bits
 
-Counts = tuple[int, ...]
+UsedValues = tuple[int, ...]
 
 
 def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
 
 
 def _largest_losses(
-    codes: Mapping[Counts, int], ways: Mapping[Counts, int], space: CodeSpace, counted: bool
+    codes: Mapping[UsedValues, int], ways: Mapping[UsedValues, int], space: CodeSpace, counted: bool
 ) -> dict[str, float | None]:
     """Return the largest losses of the prior in a split, in bits, named like the entropies."""
     n_split = sum(n * ways[counts] for counts, n in codes.items())
@@ -70,7 +70,7 @@ def _largest_losses(
     return {f"largest_prior_loss_{name}_bits": value for name, value in largest.items()}
 
 
-def _smallest_weight(counts: Counts, space: CodeSpace) -> int:
+def _smallest_weight(counts: UsedValues, space: CodeSpace) -> int:
     """Return the smallest weight of an object code of a feature code with these counts."""
     weights = outcome_weights(space)
     if max(weights) == 1:
@@ -78,7 +78,7 @@ def _smallest_weight(counts: Counts, space: CodeSpace) -> int:
     return min(weight for m, weight in enumerate(weights) if weight and covers(counts, m, m))
 
 
-def _weight_bits(space: CodeSpace, ways: Mapping[Counts, int]) -> dict[Counts, float]:
+def _weight_bits(space: CodeSpace, ways: Mapping[UsedValues, int]) -> dict[UsedValues, float]:
     """Return E[log2 weight of O | F], bits, by F's counts: 0 where object codes are equally likely.
 
     Given F, an object code with m objects has probability weight(m) / ways.
@@ -97,9 +97,9 @@ def _weight_bits(space: CodeSpace, ways: Mapping[Counts, int]) -> dict[Counts, f
 
 
 def _row(
-    codes: Mapping[Counts, int],
-    ways: Mapping[Counts, int],
-    weight_bits: Mapping[Counts, float],
+    codes: Mapping[UsedValues, int],
+    ways: Mapping[UsedValues, int],
+    weight_bits: Mapping[UsedValues, float],
     n_space: int,
 ) -> dict[str, Any]:
     """Compute a row from the split's number of feature codes with each vector of counts."""
@@ -118,7 +118,9 @@ def _row(
 
 
 def _parts(
-    codes: Mapping[Counts, int], ways: Mapping[Counts, int], within: Mapping[Counts, float]
+    codes: Mapping[UsedValues, int],
+    ways: Mapping[UsedValues, int],
+    within: Mapping[UsedValues, float],
 ) -> dict[str, float | None]:
     """Split H(O|F) into H(M|F) and H(O|M), from H(O|M) given F's counts (`within`)."""
     if not within:

@@ -43,7 +43,7 @@ class Runs(NamedTuple):
     member: Integers
 
 
-class Row(NamedTuple):
+class LatticeRow(NamedTuple):
     """One row of a table: its units, and the log-weight (B, L) of every such sub-multiset."""
 
     size: int
@@ -120,7 +120,7 @@ class Lattice:
             starts = np.searchsorted(target, np.arange(len(part)))
             yield Edges(self._position[codes], row, Runs(starts, target))
 
-    def fill(self, rows: Sequence[Row]) -> Partial:
+    def fill(self, rows: Sequence[LatticeRow]) -> Partial:
         """Fill rows in the given order; return what is known at the level of their summed sizes."""
         known = Partial(*(np.zeros((len(rows[0].log_weight), 1)) for _ in Partial._fields))
         level = 0
@@ -136,7 +136,7 @@ class Lattice:
         return known
 
     @staticmethod
-    def _step(known: Partial, row: Row, edges: Edges, log_factorials: Doubles) -> Partial:
+    def _step(known: Partial, row: LatticeRow, edges: Edges, log_factorials: Doubles) -> Partial:
         total, share = merge(_terms(known.log_total, row, edges), edges.runs)
         surprise = entr(share) + share * known.entropy.take(edges.source, axis=1)
         cells = known.log_factorials.take(edges.source, axis=1) + log_factorials[edges.row]
@@ -146,7 +146,7 @@ class Lattice:
             np.add.reduceat(share * cells, edges.runs.starts, axis=1),
         )
 
-    def totals(self, rows: Sequence[Row], log_total: Doubles, level: int = 0) -> Doubles:
+    def totals(self, rows: Sequence[LatticeRow], log_total: Doubles, level: int = 0) -> Doubles:
         """Fill further rows from a level whose totals (B, L) are given; return totals only."""
         for row in rows:
             parts = [
@@ -158,7 +158,7 @@ class Lattice:
         return log_total
 
 
-def _terms(log_total: Doubles, row: Row, edges: Edges) -> Doubles:
+def _terms(log_total: Doubles, row: LatticeRow, edges: Edges) -> Doubles:
     return log_total.take(edges.source, axis=1) + row.log_weight.take(edges.row, axis=1)
 
 

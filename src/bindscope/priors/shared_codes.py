@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.special import entr, gammaln
 
 from bindscope.core.array_types import Doubles, Integers
-from bindscope.priors.multisets import Lattice, Row, Runs, merge
+from bindscope.priors.multisets import Lattice, LatticeRow, Runs, merge
 
 SMALLEST = 3
 _COMPARED = 32  # pairs that may be compared for each table that may be listed
@@ -168,7 +168,7 @@ def _runs(codes: Integers) -> tuple[Integers, Runs]:
 
 def _row(
     lattice: Lattice, units: int, log_weights: Doubles, columns: Integers, chosen: bool
-) -> Row:
+) -> LatticeRow:
     """Return a row that completes the chosen rows' active cells to whole tables.
 
     The rest of a chosen row goes to columns that are not active; a row that was not chosen leaves
@@ -181,7 +181,7 @@ def _row(
     else:
         n_used = (active > 0).sum(axis=1)
         allowed = (n_used <= 1) | (active.sum(axis=1) == n_used)
-    return Row(units, np.where(allowed, _log_weight(contents, log_weights), -np.inf))
+    return LatticeRow(units, np.where(allowed, _log_weight(contents, log_weights), -np.inf))
 
 
 def _log_weight(contents: npt.NDArray[np.integer], log_weights: Doubles) -> Doubles:

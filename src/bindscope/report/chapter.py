@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from bindscope.tables.numbers import at_least, between, number
 
-Kind = Literal["label", "number", "text", "code"]
+CellKind = Literal["label", "number", "text", "code"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Column:
 
     heading: str
     source: str
-    kind: Kind = "text"
+    kind: CellKind = "text"
     explanation: str = ""
     format: str | Callable[[float], str] = ".2f"
     interval: bool = False

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bindscope.codes.values import Group
+from bindscope.codes.values import NamedValues
 from bindscope.config.captions import CaptionTemplate
 from bindscope.core.errors import StoreError, first_line
 from bindscope.core.files import write_atomic
 from bindscope.core.parquet import read_sealed, seal
 
 OBJECT, CONCEPT = "object", "concept"
-Words = tuple[tuple[str | None, ...], ...]
+GroupWords = tuple[tuple[str | None, ...], ...]
 
 SCHEMA = pa.schema(
     [
@@ -46,13 +46,13 @@ class Caption:
     kind: str
     number: int
     text: str
-    words: Words
+    words: GroupWords
 
 
 def scene_captions(
     split: str,
     slots: NDArray[np.integer],
-    groups: Sequence[Group],
+    groups: Sequence[NamedValues],
     templates: Sequence[CaptionTemplate],
 ) -> Iterator[Caption]:
     """Put scenes of a split into words, all scenes of a template before the next one.
@@ -68,7 +68,9 @@ def scene_captions(
             yield Caption(template.name, split, number, text, words)
 
 
-def queries(groups: Sequence[Group], templates: Sequence[CaptionTemplate]) -> Iterator[Caption]:
+def queries(
+    groups: Sequence[NamedValues], templates: Sequence[CaptionTemplate]
+) -> Iterator[Caption]:
     """Put every object and every value of a space into words: what a scene is asked for.
 
     An object is worded as a scene of it alone.
@@ -87,7 +89,7 @@ def queries(groups: Sequence[Group], templates: Sequence[CaptionTemplate]) -> It
 
 
 def _scene(
-    template: CaptionTemplate, groups: Sequence[Group], words: Sequence[Sequence[str]]
+    template: CaptionTemplate, groups: Sequence[NamedValues], words: Sequence[Sequence[str]]
 ) -> str:
     names = [name for name, _ in groups]
     objects = (template.object.format(**dict(zip(names, w, strict=True))) for w in words)

@@ -17,7 +17,7 @@ from bindscope.core.errors import InputError
 
 BLOCK = 1 << 21  # pixels that are read, or counts that are made, at a time: about 50 MB
 
-Grid = tuple[int, int]
+GridShape = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def patch_labels(
     masks: NDArray[np.integer[Any]],
     instance_classes: NDArray[np.integer[Any]],
     stuff: NDArray[np.integer[Any]],
-    grid: Grid,
+    grid: GridShape,
     where: str = "masks",
 ) -> PatchLabels:
     """Label every patch of a grid.
@@ -81,7 +81,7 @@ def patch_labels(
     )
 
 
-def count_pixels(masks: NDArray[np.integer[Any]], grid: Grid) -> NDArray[np.int64]:
+def count_pixels(masks: NDArray[np.integer[Any]], grid: GridShape) -> NDArray[np.int64]:
     """Count the pixels of every id in every patch, in one pass: int64 (n, P, largest id + 1).
 
     Ids of masks (n, H, W) are from 0; the grid divides (H, W).
@@ -94,7 +94,7 @@ def count_pixels(masks: NDArray[np.integer[Any]], grid: Grid) -> NDArray[np.int6
     return counted.reshape(n, rows * columns, n_ids)
 
 
-def check_grid(size: tuple[int, ...], grid: Grid, where: str) -> None:
+def check_grid(size: tuple[int, ...], grid: GridShape, where: str) -> None:
     """Refuse a grid of patches that does not divide an image (height, width), with InputError."""
     if any(n < 1 or side < 1 or side % n for side, n in zip(size, grid, strict=True)):
         raise InputError(

@@ -29,7 +29,7 @@ STREAM = int.from_bytes(b"scenes", "big")  # apart from the codes' words of the 
 ORDER, JITTER, PLACES = range(3)  # independent streams of random words
 
 Int16 = NDArray[np.int16]
-Words = NDArray[np.uint64]
+Words64 = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class RandomWords:
     split: SplitName
     start: int
 
-    def draw(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words:
+    def draw(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words64:
         """Return the words of n scenes from ``start + first``, uint64 (n, per_scene).
 
         Streams are independent. `per_scene` is part of the address, so the same for all of a
@@ -86,11 +86,11 @@ class RandomWords:
         philox = np.random.Philox(
             key=seeds.generate_state(2, np.uint64), counter=(self.start + first) * blocks
         )
-        words: Words = philox.random_raw(n * blocks * 4)
+        words: Words64 = philox.random_raw(n * blocks * 4)
         return words.reshape(n, blocks * 4)[:, :per_scene]
 
     def numbers(
-        self, stream: tuple[int, ...], first: int, shape: tuple[int, int], below: int | Words
+        self, stream: tuple[int, ...], first: int, shape: tuple[int, int], below: int | Words64
     ) -> Int16:
         """Return pairs of numbers in 0 .. below - 1, int16 (scenes, pairs, 2).
 

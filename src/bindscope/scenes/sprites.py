@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from bindscope.codes.counting import largest_scene
 from bindscope.config.codes import SceneDistribution
+from bindscope.config.solids import Material
 from bindscope.config.sprites import SpritesRenderer
 from bindscope.core.splits import SplitName
 from bindscope.scenes.placement import JITTER as JITTER_WORDS
 from bindscope.scenes.placement import ORDER, RandomWords
 from bindscope.scenes.solids.painting import in_middle, paint
-from bindscope.scenes.solids.portraits import Material, Portrait, portrait
+from bindscope.scenes.solids.portraits import Portrait, portrait
 from bindscope.scenes.solids.world import from_srgb
 from bindscope.scenes.sprite_palette import (
     BODIES,

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TextIO
 from zipfile import BadZipFile, ZipFile
 
-from bindscope.config.observed import PythonSource, Source
+from bindscope.config.observed import AnySource, PythonSource
 from bindscope.core.errors import InputError, first_line
 from bindscope.core.interfaces import Reader
 from bindscope.core.registries import READERS, resolve
@@ -100,7 +100,7 @@ class Scene:
     size: tuple[int, int] | None = None
 
 
-def build_reader(source: Source, split_column: str | None) -> Reader:
+def build_reader(source: AnySource, split_column: str | None) -> Reader:
     """Make the reader of a `source` section.
 
     `split_column` is the name of the column that says which split a scene is in, where the

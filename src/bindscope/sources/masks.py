@@ -24,11 +24,10 @@ LARGEST_PIXELS = 64_000_000  # of an image or mask: four bytes each, four copies
 # What Pillow raises for a file that is damaged or something else.
 UNDECODED = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
-Pixels = npt.NDArray[np.integer]
 Numbers = npt.NDArray[np.int32]
 
 
-def _all_three(pixels: Pixels) -> Numbers:
+def _all_three(pixels: npt.NDArray[np.integer]) -> Numbers:
     numbers = pixels[..., 2].astype(np.int32)
     for channel in (1, 0):  # in place: a photograph has millions of pixels
         numbers *= 256
@@ -36,7 +35,7 @@ def _all_three(pixels: Pixels) -> Numbers:
     return numbers
 
 
-def _index(pixels: Pixels) -> Numbers:
+def _index(pixels: npt.NDArray[np.integer]) -> Numbers:
     """Take a mask that was saved in color though all its pixels are gray for one of gray values."""
     if pixels.ndim == 2:
         return pixels.astype(np.int32)
@@ -45,7 +44,7 @@ def _index(pixels: Pixels) -> Numbers:
 
 
 # How the pixels of a file become numbers, by `sources.base.CHANNELS`.
-NUMBERS: dict[str, Callable[[Pixels], Numbers]] = {
+NUMBERS: dict[str, Callable[[npt.NDArray[np.integer]], Numbers]] = {
     "blue": lambda pixels: pixels[..., 2].astype(np.int32),
     "red_green_blue": _all_three,
     "index": _index,
@@ -61,7 +60,7 @@ class ImageSize(NamedTuple):
 
 def read_pixels(
     files: SourceFiles, name: str, where: str, channels: str = "blue", upright: bool = False
-) -> Pixels:
+) -> npt.NDArray[np.integer]:
     """Read a mask file: (H, W, 3), or (H, W) where a pixel is a number.
 
     `channels` is one of `sources.base.CHANNELS`: a mask of another than `index` is an RGB image of

@@ -8,18 +8,18 @@ from typing import Generic, TypeVar
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
 from bindscope.sources.base import Skipped, SourceFiles
 
-Source = TypeVar("Source", Ade20kSource, CocoPanopticSource)
+MaskedSource = TypeVar("MaskedSource", Ade20kSource, CocoPanopticSource)
 _VAL_EVERY = 5
 
 
-class PartsReader(Generic[Source]):
+class PartsReader(Generic[MaskedSource]):
     """A reader of photos of such a release.
 
     With a `split_column` the held-out part is `test` and the other one `train` and `val`.
     """
 
-    def __init__(self, source: Source, split_column: str | None = None) -> None:
-        self.source: Source = source
+    def __init__(self, source: MaskedSource, split_column: str | None = None) -> None:
+        self.source: MaskedSource = source
         self._by_part = split_column is not None
         self.images = source.path
         self.skipped: list[Skipped] = []

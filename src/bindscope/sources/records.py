@@ -66,7 +66,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Records:
+class SplitRecords:
     """The scenes of one split in order, and folders or archives that image names start from."""
 
     images: Roots
@@ -113,7 +113,9 @@ def write_records(
     write_atomic(path, seal(sink.getvalue().to_pybytes()))
 
 
-def read_records(path: Path | str, split: str, start: int = 0, stop: int | None = None) -> Records:
+def read_records(
+    path: Path | str, split: str, start: int = 0, stop: int | None = None
+) -> SplitRecords:
     """Read the records of a split, or of scenes `start` to `stop` - 1 of it.
 
     StoreError if the file is damaged, ConfigError if the split has fewer scenes.
@@ -144,7 +146,7 @@ def read_records(path: Path | str, split: str, start: int = 0, stop: int | None 
         )
         for row in rows
     )
-    return Records(about["images"], scenes)
+    return SplitRecords(about["images"], scenes)
 
 
 def _segments(row: Mapping[str, Any]) -> Segments:

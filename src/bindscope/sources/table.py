@@ -14,7 +14,7 @@ from bindscope.core.errors import InputError, first_line
 from bindscope.sources.base import Box, Scene, Segments, Skipped, is_listed
 from bindscope.sources.problems import Problems
 
-Row = Mapping[str, str]
+TextRow = Mapping[str, str]
 
 
 class TableReader:
@@ -46,7 +46,7 @@ class TableReader:
         InputError if the file cannot be read, lacks a column or has no rows.
         """
         self.problems = Problems()
-        rows_by_image: dict[str, list[tuple[int, Row]]] = {}
+        rows_by_image: dict[str, list[tuple[int, TextRow]]] = {}
         for number, row in self._rows():
             if image := self._cell(row, self.source.image, number):
                 rows_by_image.setdefault(image, []).append((number, row))
@@ -61,7 +61,7 @@ class TableReader:
             if len(self.problems.errors) == before:
                 yield scene
 
-    def _scene(self, image: str, rows: Sequence[tuple[int, Row]]) -> Scene:
+    def _scene(self, image: str, rows: Sequence[tuple[int, TextRow]]) -> Scene:
         if self.source.slots:
             return self._in_slots(image, rows, self.source.slots)
         first, last = rows[0][0], rows[-1][0]
@@ -82,7 +82,7 @@ class TableReader:
         )
 
     def _in_slots(
-        self, image: str, rows: Sequence[tuple[int, Row]], columns: Sequence[Mapping[str, str]]
+        self, image: str, rows: Sequence[tuple[int, TextRow]], columns: Sequence[Mapping[str, str]]
     ) -> Scene:
         """Return the scene of a row that has columns for each slot."""
         number, row = rows[0]
@@ -100,7 +100,7 @@ class TableReader:
         split = self._common(image, rows, self.split_column) if self.split_column else None
         return Scene(image, objects, f"{self.path}, row {number}", None, split, None, tuple(filled))
 
-    def _common(self, image: str, rows: Sequence[tuple[int, Row]], column: str) -> str:
+    def _common(self, image: str, rows: Sequence[tuple[int, TextRow]], column: str) -> str:
         """Return the value of a column that all rows of an image share."""
         first = self._cell(rows[0][1], column, rows[0][0])
         for number, row in rows[1:]:
@@ -113,19 +113,19 @@ class TableReader:
         return first
 
     def _segments(
-        self, image: str, rows: Sequence[tuple[int, Row]], columns: TableMasks
+        self, image: str, rows: Sequence[tuple[int, TextRow]], columns: TableMasks
     ) -> Segments:
         ids = tuple(int(self._number(row, columns.id, number)) for number, row in rows)
         file = self._common(image, rows, columns.file)
         return Segments(file, "index", ids, (False,) * len(rows))
 
-    def _box(self, row: Row, boxes: TableBoxes, number: int) -> Box:
+    def _box(self, row: TextRow, boxes: TableBoxes, number: int) -> Box:
         left, top, right, bottom = (self._number(row, name, number) for name in boxes.columns)
         if boxes.format == "xywh":
             return left, top, left + right, top + bottom
         return left, top, right, bottom
 
-    def _number(self, row: Row, column: str, number: int) -> float:
+    def _number(self, row: TextRow, column: str, number: int) -> float:
         """Return the number in a cell; 0 where there is none, which is noted."""
         text = self._cell(row, column, number)
         with suppress(ValueError):
@@ -138,7 +138,7 @@ class TableReader:
         )
         return 0
 
-    def _cell(self, row: Row, column: str, number: int) -> str:
+    def _cell(self, row: TextRow, column: str, number: int) -> str:
         """Return the text of a cell; nothing where it is empty, which is noted."""
         text = row[column]
         if not text:
@@ -150,7 +150,7 @@ class TableReader:
             )
         return text
 
-    def _rows(self) -> Iterator[tuple[int, Row]]:
+    def _rows(self) -> Iterator[tuple[int, TextRow]]:
         """Yield the number of each row, as a person would count, and its cells as text."""
         if self.path.suffix.lower() == ".parquet":
             yield from self._parquet()
@@ -161,7 +161,7 @@ class TableReader:
                 str(self.path), "is neither .csv nor .parquet", "convert it to one of the two"
             )
 
-    def _csv(self) -> Iterator[tuple[int, Row]]:
+    def _csv(self) -> Iterator[tuple[int, TextRow]]:
         """Rows are numbered by line; the header is line 1."""
         try:
             with self.path.open(newline="", encoding="utf-8-sig") as handle:
@@ -179,7 +179,7 @@ class TableReader:
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise self._unreadable(error) from error
 
-    def _parquet(self) -> Iterator[tuple[int, Row]]:
+    def _parquet(self) -> Iterator[tuple[int, TextRow]]:
         """Rows are numbered from 0, as data frames do."""
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-Groups = Iterable[Mapping[str, Any]]
+GroupMappings = Iterable[Mapping[str, Any]]
 
 
-def home_of(groups: Groups) -> dict[str, str]:
+def home_of(groups: GroupMappings) -> dict[str, str]:
     """Return the group's name of every model that is in one."""
     return {model: str(group["name"]) for group in groups for model in group["models"]}
 
 
-def with_groups(table: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+def with_groups(table: pd.DataFrame, groups: GroupMappings) -> pd.DataFrame:
     """Add `group`, of a model that is in none its name, and `group_size`, of models."""
     groups = list(groups)
     sizes = {str(group["name"]): len(group["models"]) for group in groups}
@@ -37,7 +37,7 @@ def complete_groups(rows: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
     return rows.assign(group=rows["group"].where(complete, rows["model"]))
 
 
-def group_names(models: Iterable[str], groups: Groups) -> list[str]:
+def group_names(models: Iterable[str], groups: GroupMappings) -> list[str]:
     """Return names of models in order, that of a group before its first one."""
     home = home_of(groups)
     return list(dict.fromkeys(n for model in models for n in (home.get(model, model), model)))

@@ -19,7 +19,7 @@ from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.rows import rows_with
 
-Record = Mapping[Any, Any]
+TableRow = Mapping[Any, Any]
 AT_LEAST, ABOUT = "\u2265\u00a0", "about "  # before a lower bound; before a number that is none
 
 
@@ -48,9 +48,9 @@ class Estimate:
     rows: pd.DataFrame
 
     @property
-    def row(self) -> Record:
+    def row(self) -> TableRow:
         """The row that it stands in."""
-        record: Record = self.rows.iloc[0].to_dict()
+        record: TableRow = self.rows.iloc[0].to_dict()
         return record
 
     @property

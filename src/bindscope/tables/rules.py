@@ -6,7 +6,7 @@ from typing import Final
 
 import pandas as pd
 
-from bindscope.tables.schema import Rule
+from bindscope.tables.schema import RowRule
 
 TOLERANCE: Final = 1e-6
 
@@ -22,7 +22,7 @@ def near(a: pd.Series[float], b: pd.Series[float]) -> pd.Series[bool]:
     return ((a - b).abs() <= TOLERANCE) | a.isna() | b.isna()
 
 
-def is_difference(name: str, minuend: str, subtrahend: str) -> Rule:
+def is_difference(name: str, minuend: str, subtrahend: str) -> RowRule:
     """Return the rule that a column is the difference of two others."""
     return (
         f"{name} = {minuend} - {subtrahend}",
@@ -30,13 +30,13 @@ def is_difference(name: str, minuend: str, subtrahend: str) -> Rule:
     )
 
 
-def is_sum(name: str, first: str, second: str) -> Rule:
+def is_sum(name: str, first: str, second: str) -> RowRule:
     """Return the rule that a column is the sum of two others."""
     return f"{name} = {first} + {second}", lambda frame: near(
         frame[name], frame[first] + frame[second]
     )
 
 
-def is_ratio(name: str, part: str, whole: str) -> Rule:
+def is_ratio(name: str, part: str, whole: str) -> RowRule:
     """Return the rule that a column is one column over another."""
     return f"{name} = {part} / {whole}", lambda frame: near(frame[name] * frame[whole], frame[part])

@@ -19,10 +19,10 @@ from bindscope.core.interfaces import Inputs
 from bindscope.core.registries import resolve, studies
 from bindscope.tables.rows import rows_of
 
-Kind = Literal["string", "int64", "float64"]
+ColumnType = Literal["string", "int64", "float64"]
 Null = Literal["never", "reason", "allowed"]
 Reference = Literal["", "same", "exact", "close"]
-Rule = tuple[str, Callable[[pd.DataFrame], "pd.Series[bool]"]]
+RowRule = tuple[str, Callable[[pd.DataFrame], "pd.Series[bool]"]]
 
 SLUG = r"^[a-z0-9][a-z0-9-]{0,31}$"
 _KEY = r"^[0-9a-f]{8,64}(:[0-9a-f]{8,64})?$"
@@ -52,7 +52,7 @@ class Column:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnType
     unit: str
     meaning: str
     source: str
@@ -120,7 +120,7 @@ def share(
     return Column(name, "float64", unit, meaning, source, null, low, high, reference=reference)
 
 
-def joined(column: str, known: Sequence[str]) -> Rule:
+def joined(column: str, known: Sequence[str]) -> RowRule:
     """Return the rule that a column holds known words, sorted and once each, joined by `;`."""
 
     def good(words: str) -> bool:
@@ -177,7 +177,7 @@ class TableSchema:
     description: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RowRule, ...] = ()
     order: Mapping[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = field(default_factory=dict)
 
     @property

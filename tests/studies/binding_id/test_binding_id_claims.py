@@ -27,7 +27,7 @@ from bindscope.studies.binding_id.claims import (
 )
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.names import NO_EFFECT
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.planted import Fragile, MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
@@ -61,13 +61,13 @@ def row_of(table: pd.DataFrame, condition: str, candidate: str = "expected") -> 
 
 def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
     """Without noise, color tokens are the same in every sentence: nothing is added to them."""
-    table = table_of(Oracle("slot", noise=0.0), "mean")
+    table = table_of(OracleEngine("slot", noise=0.0), "mean")
     assert row_of(table, "C")["length"] == 0.0
     assert row_of(table, "C on O")["length"] == 0.0
     effects = {effect.claim: effect for effect in claim_effects(table)}
     assert effects["mean-colors"].reason == EMPTY
     assert verdicts(table)["mean-colors"] == "not testable"
-    noisy = table_of(Oracle("slot"), "mean")
+    noisy = table_of(OracleEngine("slot"), "mean")
     assert row_of(noisy, "C on O")["length"] > 0.0
 
 
@@ -92,7 +92,7 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     from bindscope.studies.binding_id.experiments import mean
     from bindscope.studies.binding_id.plans import Batch
 
-    oracle = Oracle("slot")
+    oracle = OracleEngine("slot")
     rule = Rule()
     scenes = draw_pairs(rule, "estimation", 20, 0).base
     sums = Sums(scenes)
@@ -153,7 +153,7 @@ def test_normalized_effects_by_hand() -> None:
 
 
 def test_toys_that_differ_in_the_seed_are_one_place_and_one_toy_is_its_scenes() -> None:
-    single_toy = table_of(Oracle("slot"), "signatures").assign(origin="toy", model="free-0")
+    single_toy = table_of(OracleEngine("slot"), "signatures").assign(origin="toy", model="free-0")
     second_toy = single_toy.assign(model="free-1")
     (single,) = {(e.n, e.resampled) for e in claim_effects(single_toy) if e.claim == "answered"}
     assert single == (120, "scenes")
@@ -250,7 +250,7 @@ def test_default_rows_let_a_perfect_model_pass_and_fewer_are_named() -> None:
     experiments = ("factorizability", "positions", "mean", "signatures")
     defaults = {name: ShapesTask.model_fields[name].default for name in ("rows", "estimation_rows")}
     judged = {
-        rows: judge(CLAIMS, claim_effects(table_of(Oracle("slot"), *experiments, **task)))
+        rows: judge(CLAIMS, claim_effects(table_of(OracleEngine("slot"), *experiments, **task)))
         for rows, task in (("default", defaults), ("few", {"rows": 100}))
     }
     by_verdict = {

@@ -21,7 +21,7 @@ from bindscope.studies.binding_id import config, experiments, figures, names
 from bindscope.studies.binding_id.claims import CLAIMS, carriers, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.result_view import best_row, draw, quotable
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
@@ -56,7 +56,7 @@ def rows() -> list[dict[str, Any]]:
         spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
         for mechanism in ("slot", "color"):
             about = {**NAMES, "task": name, "model": mechanism}
-            results = run(Oracle(mechanism), None, spec)  # type: ignore[arg-type]
+            results = run(OracleEngine(mechanism), None, spec)  # type: ignore[arg-type]
             every += [{**about, **row} for row in results.rows]
     return every
 

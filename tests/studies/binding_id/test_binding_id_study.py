@@ -34,7 +34,7 @@ from bindscope.studies.binding_id.figures import (
     binding_id_sweeps,
 )
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.oracle import PART, Oracle
+from bindscope.studies.binding_id.oracle import PART, OracleEngine
 from bindscope.studies.binding_id.plans import Batch
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
@@ -158,7 +158,7 @@ def test_nulls_as_long_as_the_difference_do_not_exchange_answers(
 
 def test_a_null_is_no_id_and_no_matter_of_the_batch() -> None:
     """Other rows' things stand in other slots, and in a batch of one there are none."""
-    rule, oracle = Rule("sprites", 2, "independent"), Oracle("slot", noise=0.0)
+    rule, oracle = Rule("sprites", 2, "independent"), OracleEngine("slot", noise=0.0)
     pairs = draw_pairs(rule, "test", 12, 0)
     estimates = [fitted(oracle, rule, size).solved() for size in (60, 1)]
     for key, effects in estimates[0].effects.items():
@@ -183,7 +183,7 @@ def test_a_null_is_no_id_and_no_matter_of_the_batch() -> None:
 
 
 def test_halves_are_of_rows_and_not_of_batches() -> None:
-    rule, oracle = Rule(), Oracle("slot", noise=0.0)
+    rule, oracle = Rule(), OracleEngine("slot", noise=0.0)
     scenes = draw_pairs(rule, "estimation", 60, 0).base
     rows = [list(fitted(oracle, rule, size).vector_rows(oracle, scenes)) for size in (60, 7, 1)]
     for smaller in rows[1:]:
@@ -195,10 +195,10 @@ def test_halves_are_of_rows_and_not_of_batches() -> None:
 
 def test_slots_that_were_never_exchanged_are_refused() -> None:
     with pytest.raises(InputError, match="estimation_rows"):
-        fitted(Oracle("slot"), Rule("sprites", 2, "independent"), 6, rows=6).solved()
+        fitted(OracleEngine("slot"), Rule("sprites", 2, "independent"), 6, rows=6).solved()
 
 
-def fitted(oracle: Oracle, rule: Rule, size: int, rows: int = 60) -> Sums:
+def fitted(oracle: OracleEngine, rule: Rule, size: int, rows: int = 60) -> Sums:
     """Sums over scenes that are read in batches of a size."""
     scenes = draw_pairs(rule, "estimation", rows, 0).base
     sums = Sums(scenes)

@@ -12,7 +12,7 @@ import tiny_vlms
 from reference_engine import ReferenceEngine
 
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Engine
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.testing import check_engine
 
@@ -22,14 +22,14 @@ SIDE = 32
 
 @pytest.mark.parametrize("mechanism", ["slot", "gather", "none"])
 def test_oracles_keep_the_promises(mechanism: Any) -> None:
-    check_engine(Oracle(mechanism, noise=0.0), SCENES)
-    check_engine(Oracle(mechanism, noise=0.0, exact=True, only_view=1), SCENES)
+    check_engine(OracleEngine(mechanism, noise=0.0), SCENES)
+    check_engine(OracleEngine(mechanism, noise=0.0, exact=True, only_view=1), SCENES)
 
 
 def test_noise_of_an_oracle_is_that_of_a_batch() -> None:
     """One draw for all scenes that are read together: a scene alone has another."""
     with pytest.raises(AssertionError, match="scene 0 alone"):
-        check_engine(Oracle("slot"), SCENES)
+        check_engine(OracleEngine("slot"), SCENES)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def forward_of(reference: ReferenceEngine) -> Any:
     return forward
 
 
-class Liar(Oracle):
+class Liar(OracleEngine):
     """An honest oracle, unless a subclass lies."""
 
     def __init__(self) -> None:
@@ -146,5 +146,5 @@ def test_what_is_no_engine_is_refused() -> None:
     with pytest.raises(AssertionError, match="it is no engine"):
         check_engine(object(), SCENES)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="two or more"):
-        check_engine(Oracle("slot", noise=0.0), SCENES[:1])
-    assert isinstance(Oracle("slot"), Engine)
+        check_engine(OracleEngine("slot", noise=0.0), SCENES[:1])
+    assert isinstance(OracleEngine("slot"), Engine)

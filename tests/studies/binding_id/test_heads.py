@@ -15,7 +15,7 @@ from bindscope.studies.binding_id.claims import carriers
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import question
@@ -84,7 +84,7 @@ def table() -> pd.DataFrame:
             head_layers=layers,
         )
         spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-        results = run(Oracle(mechanism), None, spec)  # type: ignore[arg-type]
+        results = run(OracleEngine(mechanism), None, spec)  # type: ignore[arg-type]
         heads = [row for row in results.rows if row["experiment"] == "heads"]
         rows += [{**NAMES, "model": mechanism, **row} for row in heads]
         # All heads of all layers are experiment `knockout`.

@@ -13,7 +13,7 @@ from bindscope.studies.binding_id.tasks.scenes import (
     LayoutName,
     Rule,
     Scenes,
-    SplitName,
+    TaskSplit,
     draw_scenes,
     words_of,
 )
@@ -21,7 +21,7 @@ from bindscope.studies.binding_id.tasks.scenes import (
 OTHER = np.array([[0, 1]])  # the second thing alone changes
 
 
-def scenes_of(rule: Rule, n: int, split: SplitName = "test") -> Scenes:
+def scenes_of(rule: Rule, n: int, split: TaskSplit = "test") -> Scenes:
     return draw_scenes(rule, words_of(split, rule.layout), n, np.random.default_rng(0))
 
 
@@ -39,7 +39,7 @@ def test_slots_are_in_the_image_and_their_portraits_apart(name: LayoutName) -> N
 
 
 @pytest.mark.parametrize("split", ["test", "estimation"])
-def test_things_have_their_color_and_fill_their_region(split: SplitName) -> None:
+def test_things_have_their_color_and_fill_their_region(split: TaskSplit) -> None:
     scenes = scenes_of(Rule(), 12, split)
     drawn, regions = draw(scenes, "pair"), LAYOUTS["pair"].boxes(scenes.slot)
     for row in range(len(scenes)):

@@ -30,7 +30,7 @@ from bindscope.studies.binding_id.answers.rows import Answers, chosen
 from bindscope.studies.binding_id.experiments import mixture
 from bindscope.studies.binding_id.figures import binding_id_mixture
 from bindscope.studies.binding_id.names import MIXED
-from bindscope.studies.binding_id.oracle import Mechanism, Oracle
+from bindscope.studies.binding_id.oracle import Mechanism, OracleEngine
 from bindscope.studies.binding_id.plans import Batch
 from bindscope.studies.binding_id.planted import MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID, BINDING_ID_SCHEMA, labeled
@@ -49,7 +49,7 @@ PURE: tuple[tuple[Mechanism, str], ...] = (
 )
 
 
-def ask(engine: Oracle, things: int, rows: int) -> np.ndarray:
+def ask(engine: OracleEngine, things: int, rows: int) -> np.ndarray:
     """Log-probabilities (n, conditions, questions, items) of an oracle's answers."""
     rule = Rule("sprites", things, "independent")
     batch = Batch(engine, None, draw_pairs(rule, "test", rows, 0), rule)
@@ -60,7 +60,7 @@ def ask(engine: Oracle, things: int, rows: int) -> np.ndarray:
 
 def test_oracles_answer_what_their_account_predicts() -> None:
     for mechanism, account in PURE:
-        answers = ask(Oracle(mechanism, noise=0.01), 4, 6).argmax(axis=-1)
+        answers = ask(OracleEngine(mechanism, noise=0.01), 4, 6).argmax(axis=-1)
         assert (answers == predictions(4)[:, :, MIXED.index(account)]).all(), account
 
 

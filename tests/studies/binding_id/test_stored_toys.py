@@ -23,7 +23,7 @@ from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.adapter import load
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.tasks import Vocabulary
-from bindscope.studies.binding_id.toys.training import Trained
+from bindscope.studies.binding_id.toys.training import TrainedToy
 from bindscope.studies.build import build as build_graph
 
 COMMITTED = [
@@ -90,7 +90,7 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
     assert "made                             not trained yet" in capsys.readouterr().out
     (product,) = graph.select("toy_vlm")
     config = Toy(name="made", seed=3)
-    trained = Trained(build(3, Vocabulary.of_splits()), [], {"cross_2": 1.0})
+    trained = TrainedToy(build(3, Vocabulary.of_splits()), [], {"cross_2": 1.0})
     Path(product.path()).parent.mkdir(parents=True)
     stored.write(
         trained,

@@ -13,9 +13,9 @@ from test_binding_id_claims import table_of
 from bindscope.studies.binding_id import cost
 from bindscope.studies.binding_id.config import Suite
 from bindscope.studies.binding_id.engine import Condition, Replace
-from bindscope.studies.binding_id.estimates import Effects, Estimates, Sums
+from bindscope.studies.binding_id.estimates import Estimates, LevelEffects, Sums
 from bindscope.studies.binding_id.experiments.subspaces import plan, random_directions
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.plans import Batch
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_experiment, find_notes
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
@@ -28,7 +28,7 @@ def estimates() -> Estimates:
     """Mean differences of nine slots in the oracle that binds by them."""
     scenes = draw_pairs(RULE, "estimation", 200, 0).base
     sums = Sums(scenes)
-    sums.add(Oracle("slot"), scenes, None)  # type: ignore[arg-type]
+    sums.add(OracleEngine("slot"), scenes, None)  # type: ignore[arg-type]
     return sums.solved()
 
 
@@ -36,7 +36,7 @@ def estimates() -> Estimates:
 def table() -> pd.DataFrame:
     """The experiment on slots, three things in nine of them."""
     scenes = {"layout": "sprites", "things": 3, "order": "independent", "rows": 40}
-    return table_of(Oracle("slot"), "subspaces", **scenes, estimation_rows=200)
+    return table_of(OracleEngine("slot"), "subspaces", **scenes, estimation_rows=200)
 
 
 def test_the_forecast_counts_the_numbers_of_mean_differences(estimates: Estimates) -> None:
@@ -52,7 +52,7 @@ def test_the_forecast_counts_the_conditions_of_experiments(estimates: Estimates)
     for name in EXPERIMENTS:
         experiment = find_experiment(name)
         options = [suite[key] for key in experiment.options]
-        batch = Batch(Oracle("slot"), None, draw_pairs(RULE, "test", 2, 0), RULE, estimates)
+        batch = Batch(OracleEngine("slot"), None, draw_pairs(RULE, "test", 2, 0), RULE, estimates)
         experiment_plan = experiment.plan(batch, *options)
         counted = find_notes(name).trials(engine.model, options)
         if name in ("heads", "layers", "pairing"):  # those that grow with a model
@@ -69,7 +69,7 @@ def test_the_forecast_counts_the_conditions_of_experiments(estimates: Estimates)
 
 def test_the_planted_subspace_is_found(estimates: Estimates) -> None:
     """All principal angles between what is found and the span of nine IDs are small."""
-    oracle = Oracle("slot")
+    oracle = OracleEngine("slot")
     words = draw_pairs(RULE, "test", 1, 0).base.words
     for group, first in (("object", 0), ("item", 2)):
         spans = estimates.effects[group, "slot"].directions  # type: ignore[index]
@@ -93,7 +93,7 @@ def test_levels_that_differ_in_fewer_dimensions_have_fewer_directions() -> None:
     """Four means on a line: one direction, not three."""
     values = np.zeros((4, 2, 1, 6), np.float32)
     values[:, 0, 0, 2] = [1.0, 2.0, 4.0, 8.0]
-    directions = Effects("slot", values).directions
+    directions = LevelEffects("slot", values).directions
     assert directions.shape == (2, 1, 3, 6)
     np.testing.assert_allclose(
         np.abs(directions[0, 0]), np.eye(6)[[2]] * [[1], [0], [0]], atol=1e-6
@@ -102,7 +102,7 @@ def test_levels_that_differ_in_fewer_dimensions_have_fewer_directions() -> None:
 
 
 def test_parts_of_an_oracles_tokens_are_projections() -> None:
-    oracle, pairs = Oracle("slot"), draw_pairs(RULE, "test", 5, 0)
+    oracle, pairs = OracleEngine("slot"), draw_pairs(RULE, "test", 5, 0)
     states = oracle.contexts(pairs.base), oracle.contexts(pairs.source)
     base, source = oracle.residual(states[0], "item", 0), oracle.residual(states[1], "item", 1)
     bases = random_directions(np.zeros((4, 1, 3, oracle.width), np.float32), 0)
@@ -134,12 +134,12 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
 def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     rule = replace(RULE, things=2)
     pairs = draw_pairs(rule, "test", 4, 0)
-    batch = Batch(Oracle("slot"), None, pairs, rule, estimates)
+    batch = Batch(OracleEngine("slot"), None, pairs, rule, estimates)
     subspace_plan = plan(batch, (1,))
     assert subspace_plan.trials[2].condition.how == "random"
     # Random subspaces do not depend on its rows.
     again = plan(
-        Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), rule, estimates),
+        Batch(OracleEngine("slot"), None, draw_pairs(rule, "test", 3, 5), rule, estimates),
         (1,),
     )
     first, second = (plan_.trials[2].condition.interventions[0] for plan_ in (subspace_plan, again))

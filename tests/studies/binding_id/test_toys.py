@@ -279,7 +279,7 @@ def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.Mon
 
 def _stored(folder: Path) -> Path:
     config = Toy(name="t", training=ToyTraining(**FEW))
-    trained = training.Trained(build(0, VOCABULARY), [], {})
+    trained = training.TrainedToy(build(0, VOCABULARY), [], {})
     stored.write(trained, config, folder / "t.safetensors", folder / "t.json", code="c")
     return folder / "t.json"
 

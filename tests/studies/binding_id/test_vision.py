@@ -27,7 +27,7 @@ TOWER, CONNECTOR = 1, 2
 def manifest(folder: Path) -> Path:
     """Store a toy that was not trained."""
     config = Toy(name="t")
-    trained = training.Trained(build(0, Vocabulary.of_splits()), [], {})
+    trained = training.TrainedToy(build(0, Vocabulary.of_splits()), [], {})
     stored.write(trained, config, folder / "t.safetensors", folder / "t.json", code="c")
     return folder / "t.json"
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bindscope.studies.binding_information import registry
 from bindscope.studies.binding_information.families import DescendedProbe
 from bindscope.studies.binding_information.probes.base import Heads
-from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape
+from bindscope.studies.binding_information.probes.module import Family, InputShape, ProbeInputs
 from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.testing import check_probe
 
@@ -44,13 +44,13 @@ class Gate(Family):
         if not self.starts_at_zero:
             nn.init.constant_(self.last, 0.1)
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         assert isinstance(inputs, Tensor)
         return (inputs @ self.first).tanh() * self.last
 
 
 class Peeks(Gate):
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         return super().term(inputs, bits) + bits[:, -self.heads.count :] * self.last
 
 
@@ -61,14 +61,14 @@ class StartsElsewhere(Gate):
 
 
 class Detaches(Gate):
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         assert isinstance(inputs, Tensor)
         gate = (inputs @ self.first).tanh()
         return (2 * gate - gate.detach()) * self.last
 
 
 class HasNoise(Gate):
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         term = super().term(inputs, bits)
         return term * torch.rand(()) if self.key is not None else term
 
@@ -76,13 +76,13 @@ class HasNoise(Gate):
 class HidesState(Gate):
     calls = 0
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         self.calls += self.key is not None
         return super().term(inputs, bits) * (1 + 0.1 * self.calls * (self.key is not None))
 
 
 class MixesScenes(Gate):
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         assert isinstance(inputs, Tensor)
         return super().term(inputs - inputs.mean(0), bits)
 
@@ -94,7 +94,7 @@ class DrawsWeights(Gate):
 
 
 class WrongShape(Gate):
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         return super().term(inputs, bits).sum(1, keepdim=True)
 
 

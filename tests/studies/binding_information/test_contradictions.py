@@ -9,7 +9,7 @@ import torch
 
 import bindscope as bs
 from bindscope.arrays.inputs import Representation, train_val_test
-from bindscope.studies.binding_information.array_labels import Labels, read_labels
+from bindscope.studies.binding_information.array_labels import ArrayLabels, read_labels
 from bindscope.studies.binding_information.contradictions import checked
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.measure import _measured, _probe_data
@@ -43,7 +43,7 @@ def fours(n: int, seed: int) -> Codes:
     return codes.reshape(n, 4, 4)
 
 
-def labels_of(codes: Codes, space: object, seed: int = 0, groups: object = None) -> Labels:
+def labels_of(codes: Codes, space: object, seed: int = 0, groups: object = None) -> ArrayLabels:
     rows = train_val_test(len(codes), None, groups, seed, "here", 10)
     return checked(read_labels(codes, space, rows, groups=groups))
 

@@ -12,7 +12,7 @@ from probe_problems import probe, problem
 
 from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
-from bindscope.fitting.streaming import Column, batches, epoch_order
+from bindscope.fitting.streaming import ScaledRows, batches, epoch_order
 from bindscope.studies.binding_information.probes.batches import (
     StreamedBatches,
     VectorBatches,
@@ -49,7 +49,7 @@ def test_an_epoch_reads_each_scene_once_and_its_own_tokens(n, block, buffer, bat
     tokens = np.arange(n, dtype=np.float32)[:, None, None] * np.ones((1, 2, 3), np.float32)
     plan = epoch_order(n, block, buffer, rng(seed))
     visited = []
-    for (drawn,), scenes in batches([Column(Reader(tokens))], plan, batch):
+    for (drawn,), scenes in batches([ScaledRows(Reader(tokens))], plan, batch):
         assert len(drawn) == len(scenes) == batch
         assert np.array_equal(drawn[:, 0, 0], scenes)
         visited.extend(scenes.tolist())
@@ -109,7 +109,7 @@ def test_an_error_of_the_reader_reaches_the_caller():
 
     reader = Broken(np.zeros((300, 2, 2), np.float32))
     with pytest.raises(OSError, match="disk"):
-        list(batches([Column(reader)], epoch_order(300, 20, 100, rng(0)), 10))
+        list(batches([ScaledRows(reader)], epoch_order(300, 20, 100, rng(0)), 10))
 
 
 def test_scaling_is_by_train_and_constant_columns_vanish():

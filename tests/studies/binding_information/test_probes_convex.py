@@ -12,7 +12,7 @@ from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.regressions import OWN_AFTER, Regressions
 from bindscope.fitting.ridge import Average
 from bindscope.studies.binding_information.probes.batches import make_source
-from bindscope.studies.binding_information.probes.convex import HeadProblem, Vectors
+from bindscope.studies.binding_information.probes.convex import HeadProblem, LinearInputs
 from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.runs import start
@@ -28,7 +28,7 @@ def regressions(part, dtype=torch.float64, **fields):
     source = make_source(config, data)
     run = start(config, heads(part), source.shape)
     original = HeadProblem(
-        Vectors(source, 2**30, run.family.linear_part), [run], "train"
+        LinearInputs(source, 2**30, run.family.linear_part), [run], "train"
     ).regressions()
     x, sign, offset = original.data
     data = x.to(dtype), sign.to(dtype), None if offset is None else offset.to(dtype)
@@ -144,7 +144,7 @@ def fit_one(data, l2):
     source = make_source(config, data)
     run = start(config, heads("object"), source.shape)
     train, val = (
-        HeadProblem(Vectors(source, 2**30, run.family.linear_part), [run], split).regressions()
+        HeadProblem(LinearInputs(source, 2**30, run.family.linear_part), [run], split).regressions()
         for split in ("train", "val")
     )
     return val.losses(solve(train, l2).w) / np.log(2)
@@ -155,7 +155,9 @@ def test_strengths_are_averaged_by_their_likelihood():
     config, data = probe("linear"), problem((300, 300, 300), noise=1.0)
     source = make_source(config, data)
     run = start(config, heads("object"), source.shape)
-    val = HeadProblem(Vectors(source, 2**30, run.family.linear_part), [run], "val").regressions()
+    val = HeadProblem(
+        LinearInputs(source, 2**30, run.family.linear_part), [run], "val"
+    ).regressions()
     torch.manual_seed(0)
     path = [0.1 * torch.randn(val.mask.shape) for _ in range(3)]
     average = Average(val, path[0])

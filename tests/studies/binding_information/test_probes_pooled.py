@@ -11,7 +11,7 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
-from bindscope.studies.binding_information.probes.module import InputShape, Tokens, build
+from bindscope.studies.binding_information.probes.module import InputShape, PatchInputs, build
 
 H_OBJECT = -12 * (0.25 * np.log2(0.25) + 0.75 * np.log2(0.75))
 N = {"train": 2000, "val": 400, "test": 400}
@@ -92,7 +92,7 @@ def test_products_are_those_of_whitened_components() -> None:
     family = build(config, heads("object_anchored"), source.shape)
     family.learn(source)
     inputs = next(iter(source.split("train", N["train"]))).inputs
-    assert isinstance(inputs, Tokens)
+    assert isinstance(inputs, PatchInputs)
     tokens = inputs.patches.double().numpy()
     flat = tokens.reshape(-1, tokens.shape[2])
     variances, directions = np.linalg.eigh(flat.T @ flat / len(flat))
@@ -115,7 +115,7 @@ def test_components_that_do_not_vary_are_left_out() -> None:
         shape = InputShape(3, False, 2)
 
         def split(self, name: str, batch: int):
-            yield Tokens(torch.from_numpy(tokens), None), None, None
+            yield PatchInputs(torch.from_numpy(tokens), None), None, None
 
     family.learn(OneSource())
     assert torch.isfinite(family.basis).all()

@@ -14,7 +14,7 @@ from bindscope.fitting import columns, regressions
 from bindscope.fitting.generators import rng
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.rows import row_bytes
-from bindscope.fitting.streaming import Column, buffers, epoch_order, in_order
+from bindscope.fitting.streaming import ScaledRows, buffers, epoch_order, in_order
 from bindscope.fitting.streaming import batches as made_batches
 from bindscope.studies.binding_information.probes import batches, convex, fitting
 from bindscope.studies.binding_information.probes.batches import (
@@ -22,7 +22,7 @@ from bindscope.studies.binding_information.probes.batches import (
     VectorBatches,
     make_source,
 )
-from bindscope.studies.binding_information.probes.convex import HeadProblem, Vectors
+from bindscope.studies.binding_information.probes.convex import HeadProblem, LinearInputs
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.runs import start as begin
@@ -171,7 +171,7 @@ def test_the_memory_of_vectors_decides_whether_they_are_streamed():
 
 def test_batches_take_turns_in_two_places_and_streams_share_none():
     def stream():
-        return made_batches([Column(Made(70, 2))], in_order(70, 35), 10, rest=True)
+        return made_batches([ScaledRows(Made(70, 2))], in_order(70, 35), 10, rest=True)
 
     addresses, first = [], stream()
     for (batch,), scenes in first:
@@ -240,7 +240,7 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
         run = begin(config, heads(part), source.shape)
         problems.append(
             HeadProblem(
-                Vectors(source, 2**20, run.family.linear_part), [run], "train"
+                LinearInputs(source, 2**20, run.family.linear_part), [run], "train"
             ).regressions()
         )
     in_memory, passes = problems

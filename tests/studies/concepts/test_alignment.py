@@ -66,7 +66,7 @@ def test_unknown_vectors_are_skipped_and_counted():
 
 def test_a_scene_stands_in_the_picture_where_the_sum_of_its_objects_does():
     scenes = Scenes.all_of((4, 3))
-    z = planted.additive(scenes, planted.Planted(20))
+    z = planted.additive(scenes, planted.PlantedVectors(20))
     drawn = picture(z, scenes)
     kinds = [point["kind"] for point in drawn["points"]]
     assert [kinds.count(kind) for kind in ("value", "object", "scene", "sum")] == [4, 4, 12, 6]

@@ -104,7 +104,7 @@ def on_test(z, scenes, validation_share, **options):
 
 @pytest.mark.slow
 def test_products_within_objects_predict_unseen_objects_and_sums_do_not():
-    z = planted.per_object(SQUARE, planted.Planted(56, slot_effect=0.3))
+    z = planted.per_object(SQUARE, planted.PlantedVectors(56, slot_effect=0.3))
     r2, _, objects = on_test(z, SQUARE, 0.0, kind="per_object")
     assert r2 > 0.999
     assert objects["value"] >= 0.95
@@ -114,7 +114,7 @@ def test_products_within_objects_predict_unseen_objects_and_sums_do_not():
 
 @pytest.mark.slow
 def test_products_of_all_predict_unseen_objects_of_their_encoder():
-    z = planted.global_product(SQUARE, planted.Planted(56, slot_effect=0.3))
+    z = planted.global_product(SQUARE, planted.PlantedVectors(56, slot_effect=0.3))
     r2, concepts, _ = on_test(z, SQUARE, 0.0, kind="global")
     assert r2 > 0.998
     assert concepts["value"] >= 0.95
@@ -134,7 +134,7 @@ def test_products_of_all_predict_unseen_objects_of_their_encoder():
     ids=lambda options: options["kind"],
 )
 def test_no_approximator_predicts_the_unseen_objects_of_a_lookup(options):
-    z = planted.lookup(SQUARE, planted.Planted(80, slot_effect=0.3), 0.5).astype(np.float32)
+    z = planted.lookup(SQUARE, planted.PlantedVectors(80, slot_effect=0.3), 0.5).astype(np.float32)
     parts = split_scenes(SQUARE)
     readout = fit_probes(z, SQUARE, parts.probed)
     held_out = recognize(readout, z[parts.read], SQUARE.take(parts.read))
@@ -149,7 +149,7 @@ def test_no_approximator_predicts_the_unseen_objects_of_a_lookup(options):
 
 
 def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
-    z = planted.lookup(CLEVR, planted.Planted(12, slot_effect=0.3)).astype(np.float32)
+    z = planted.lookup(CLEVR, planted.PlantedVectors(12, slot_effect=0.3)).astype(np.float32)
     split = split_objects(CLEVR, 0.8, 1, validation=0.2)
     product = Approximator(kind="per_object", starts=2)
     without = replace(split, validation=split.validation[:0])
@@ -161,8 +161,8 @@ def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
 def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
     draw = rng(3)
     mix = draw.standard_normal((4, 30)) / 2
-    z = planted.per_object(SQUARE, planted.Planted(4)) @ mix
-    z = (z + planted.additive(SQUARE, planted.Planted(30))).astype(np.float32)
+    z = planted.per_object(SQUARE, planted.PlantedVectors(4)) @ mix
+    z = (z + planted.additive(SQUARE, planted.PlantedVectors(30))).astype(np.float32)
     split = split_objects(SQUARE, 0.8, 0)
     low = Approximator(kind="per_object", rank=6, steps=800)
     fit = approximate(low, z, SQUARE, split)
@@ -174,7 +174,7 @@ def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
 
 
 def test_validation_objects_choose_the_state_that_is_judged():
-    z = planted.additive(CLEVR, planted.Planted(12)).astype(np.float32)
+    z = planted.additive(CLEVR, planted.PlantedVectors(12)).astype(np.float32)
     split = split_objects(CLEVR, 0.6, 1, validation=0.2)
     small = Approximator(kind="mlp", widths=(8,), steps=40)
     fit, again = (approximate(small, z, CLEVR, split) for _ in range(2))
@@ -196,7 +196,7 @@ def test_validation_objects_choose_the_state_that_is_judged():
     ids=str,
 )
 def test_no_embedding_of_a_test_scene_reaches_a_fit(options):
-    z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
+    z = planted.lookup(CLEVR, planted.PlantedVectors(12)).astype(np.float32)
     split = split_objects(CLEVR, 0.6, 1, validation=0.2)
     changed = z.copy()
     changed[split.test] = 3 - 2 * z[split.test]
@@ -206,7 +206,7 @@ def test_no_embedding_of_a_test_scene_reaches_a_fit(options):
 
 
 def test_scenes_of_several_splits_count_together():
-    z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
+    z = planted.lookup(CLEVR, planted.PlantedVectors(12)).astype(np.float32)
     embedded, options = Embedded(z, CLEVR), {"kind": "mlp", "widths": (8,), "steps": 20}
     together, *alone = (
         {
@@ -224,7 +224,7 @@ def test_scenes_of_several_splits_count_together():
 
 
 def test_scenes_are_read_in_blocks(monkeypatch):
-    z = planted.lookup(CLEVR, planted.Planted(12))
+    z = planted.lookup(CLEVR, planted.PlantedVectors(12))
     z[5] = np.nan
     readout = fit_probes(np.nan_to_num(z), CLEVR, split_scenes(CLEVR).probed)
     whole = hits_of(readout, z, CLEVR)
@@ -236,7 +236,7 @@ def test_scenes_are_read_in_blocks(monkeypatch):
 
 
 def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeypatch):
-    z = planted.lookup(CLEVR, planted.Planted(30)).astype(np.float32)
+    z = planted.lookup(CLEVR, planted.PlantedVectors(30)).astype(np.float32)
     runs = [({"run": i}, Embedded(z + i, CLEVR)) for i in range(2)]
     spec = {"approximator": {"kind": "additive"}, "coverages": [0.5, 0.8], "seeds": [0, 1]}
     expected = approximators.rows_of_runs(runs, spec, Checkpoint(tmp_path / "whole", "key"))
@@ -262,7 +262,7 @@ def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeyp
 
 
 def test_a_fit_that_still_falls_is_flagged(monkeypatch):
-    z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
+    z = planted.lookup(CLEVR, planted.PlantedVectors(12)).astype(np.float32)
     split = split_objects(CLEVR, 0.6, 0)
     short = approximate(Approximator(kind="mlp", steps=40), z, CLEVR, split)
     assert not short.ended
@@ -273,7 +273,7 @@ def test_a_fit_that_still_falls_is_flagged(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["forest", "booster"])
 def test_trees_learn_what_they_saw(kind):
-    z = planted.additive(CLEVR, planted.Planted(6)).astype(np.float32)
+    z = planted.additive(CLEVR, planted.PlantedVectors(6)).astype(np.float32)
     split = split_objects(CLEVR, 0.9, 0)
     fit = approximate(Approximator(kind=kind, rounds=20, components=4), z, CLEVR, split)
     assert r_squared(z[split.train], fit.predicted[split.train]) > 0.6

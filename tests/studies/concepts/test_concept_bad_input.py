@@ -13,11 +13,11 @@ from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.editing import editing_rows
 from bindscope.studies.concepts.inputs import planted_vectors
-from bindscope.studies.concepts.planted_encoders import Planted, lookup
+from bindscope.studies.concepts.planted_encoders import PlantedVectors, lookup
 from bindscope.studies.concepts.recognition import Embedded
 from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.vectors import SingleScenes
+from bindscope.tables.rows import Row
 
 SIZES = (4, 3)
 ALL = Scenes.all_of(SIZES)
@@ -26,7 +26,7 @@ SUMS = {"kind": "additive"}
 
 def embedded(scenes: Scenes = ALL, dim: int = 24, single: SingleScenes | None = None) -> Embedded:
     """Embed scenes with an encoder that has a vector for every object."""
-    return Embedded(lookup(scenes, Planted(dim, slot_effect=1.0)), scenes, single=single)
+    return Embedded(lookup(scenes, PlantedVectors(dim, slot_effect=1.0)), scenes, single=single)
 
 
 def decomposed(rows: list[Row], estimator: str) -> Row:

@@ -24,7 +24,7 @@ U = CLEVR.n_objects
 
 
 def embedded(encoder, slot_effect, dim=48):
-    return planted.ENCODERS[encoder](CLEVR, planted.Planted(dim, slot_effect=slot_effect))
+    return planted.ENCODERS[encoder](CLEVR, planted.PlantedVectors(dim, slot_effect=slot_effect))
 
 
 def rows_of(z, fit=None, scored=None, estimators=ESTIMATORS, single=None):
@@ -99,7 +99,7 @@ def test_on_all_pairs_averages_by_slot_are_the_main_effects():
 def test_where_objects_depend_on_one_another_only_least_squares_is_right():
     scenes = Scenes.all_of((4, 4))
     scenes = scenes.take(~scenes.shared)  # as in PUG:SPARE
-    z = planted.additive(scenes, planted.Planted(20, slot_effect=0.5))
+    z = planted.additive(scenes, planted.PlantedVectors(20, slot_effect=0.5))
     exact, averaged = (
         r_squared(z, object_vectors(z, scenes, estimator).reconstruct(scenes))
         for estimator in ("ols", "avg_pos")
@@ -118,7 +118,7 @@ def test_objects_of_a_lookup_are_not_sums_of_their_values():
 
 
 def test_single_scenes_give_vectors_and_lacking_ones_are_counted():
-    tables = planted.Planted(40, slot_effect=0.4)
+    tables = planted.PlantedVectors(40, slot_effect=0.4)
     z = planted.additive(CLEVR, tables)
     both = np.arange(2 * U)
     objects, slots = both % U, both // U

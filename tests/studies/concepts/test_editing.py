@@ -30,7 +30,7 @@ def embedded_whole(z, scenes=CLEVR):
 
 
 def edits_of(encoder, scenes=CLEVR):
-    z = planted.ENCODERS[encoder](scenes, planted.Planted(64, slot_effect=0.3))
+    z = planted.ENCODERS[encoder](scenes, planted.PlantedVectors(64, slot_effect=0.3))
     vectors = object_vectors(z, scenes, "avg_pos")
     rows = edited(embedded_whole(z, scenes), vectors, value_edits(scenes, 0), (0.0, 1.0))
     return {(row["strength"], row["measure"], row["stratum"]): row for row in rows}
@@ -98,7 +98,7 @@ def test_edits_without_a_vector_or_without_a_real_scene_are_skipped_and_counted(
     row = rows[1.0, "object", "all"]
     assert row["n_skipped"] == missing
     assert row["n_scenes"] == len(edits.base) - missing
-    z = planted.lookup(CLEVR, planted.Planted(64))
+    z = planted.lookup(CLEVR, planted.PlantedVectors(64))
     single = SingleScenes(z[1:24], np.arange(1, 24), np.full(23, -1))
     vectors = object_vectors(z, CLEVR, "single", single)
     all_edits = value_edits(CLEVR, 0)
@@ -116,7 +116,7 @@ def test_an_object_is_not_edited_where_no_value_remains_to_change_to():
 
 
 def test_edits_of_every_strength_are_those_made_one_by_one():
-    z = planted.global_product(CLEVR, planted.Planted(16))
+    z = planted.global_product(CLEVR, planted.PlantedVectors(16))
     edits = value_edits(CLEVR, 0)
     vectors = object_vectors(z, CLEVR, "avg_pos")
     rows = edited(embedded_whole(z), vectors, edits, (0.5, 1.5))
@@ -140,7 +140,7 @@ def test_a_derangement_moves_everything_and_every_one_is_as_likely():
 
 
 def test_the_part_of_an_additive_embedding_is_all_of_it():
-    z = planted.additive(CLEVR, planted.Planted(30, slot_effect=0.5))
+    z = planted.additive(CLEVR, planted.PlantedVectors(30, slot_effect=0.5))
     centered = z - z.mean(axis=0)
     np.testing.assert_allclose(part_of(z, CLEVR, "concept"), centered, atol=1e-6)
     np.testing.assert_allclose(part_of(z, CLEVR, "object"), centered, atol=1e-6)
@@ -148,7 +148,7 @@ def test_the_part_of_an_additive_embedding_is_all_of_it():
 
 
 def test_removal_takes_what_it_says_and_its_controls_take_nothing_that_is_read():
-    z = planted.lookup(CLEVR, planted.Planted(64, slot_effect=0.3))
+    z = planted.lookup(CLEVR, planted.PlantedVectors(64, slot_effect=0.3))
     rows = [row for row in removal_rows(Embedded(z, CLEVR)) if row["stratum"] == "all"]
     assert not any("flags" in row for row in rows)
     value, chance = (

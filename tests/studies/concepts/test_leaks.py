@@ -14,7 +14,7 @@ from bindscope.statistics.node_bootstrap import resampled_set_means, set_interva
 from bindscope.studies.concepts import planted as cases
 from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
-from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup
+from bindscope.studies.concepts.planted_encoders import PlantedVectors, additive, lookup
 from bindscope.studies.concepts.recognition import Embedded, fit_probes, recognition_rows, recognize
 from bindscope.studies.concepts.scenes import Scenes, split_objects, split_scenes
 
@@ -51,7 +51,7 @@ def test_both_orders_and_all_pictures_of_a_pair_are_in_one_part() -> None:
 def test_a_vector_per_pair_reads_as_binding_by_scene_and_not_by_set(of_each: int) -> None:
     scenes = cases.pictures(of_each, (8, 3))
     pairs = 3 * cases.drawn(scenes.unordered, 48, 0)
-    z = additive(scenes, Planted(48)) + pairs
+    z = additive(scenes, PlantedVectors(48)) + pairs
     by_scene, by_set = (
         objects_of_pairs(list(recognition_rows(Embedded(z, scenes, split_by=how), {})))
         for how in ("scenes", "objects")
@@ -77,7 +77,7 @@ def test_noise_of_scenes_is_in_no_vector_that_sums_are_scored_with() -> None:
 
 
 def test_an_offset_of_all_scenes_changes_no_probe() -> None:
-    z = lookup(CLEVR, Planted(48, slot_effect=0.3))
+    z = lookup(CLEVR, PlantedVectors(48, slot_effect=0.3))
     offset = 100 * z.std() * np.random.default_rng(1).standard_normal(48)
     parts = split_scenes(CLEVR)
     near, far = (fit_probes(x, CLEVR, parts.probed) for x in (z, z + offset))
@@ -116,7 +116,7 @@ def test_there_is_no_interval_where_resamples_draw_no_set() -> None:
 
 
 def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
-    z = lookup(CLEVR, Planted(96))
+    z = lookup(CLEVR, PlantedVectors(96))
     readout = fit_probes(z, CLEVR, np.arange(576))
     (row,) = (
         row
@@ -131,7 +131,7 @@ def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
 
 
 def test_more_splits_of_the_same_objects_do_not_narrow_an_interval_to_nothing() -> None:
-    z = additive(CLEVR, Planted(24, slot_effect=1.0)).astype(np.float32)
+    z = additive(CLEVR, PlantedVectors(24, slot_effect=1.0)).astype(np.float32)
     embedded = Embedded(z, CLEVR, fit_probes(z, CLEVR, np.arange(576)))
     widths = []
     for n in (10, 40):

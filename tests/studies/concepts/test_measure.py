@@ -21,12 +21,12 @@ from bindscope.studies.concepts.inputs import (
     read_slots,
 )
 from bindscope.studies.concepts.measure import USUAL
-from bindscope.studies.concepts.planted_encoders import Planted, lookup
+from bindscope.studies.concepts.planted_encoders import PlantedVectors, lookup
 from bindscope.studies.concepts.scenes import Scenes
 
 SIZES = (4, 3)
 ALL = Scenes.all_of(SIZES)
-Z = lookup(ALL, Planted(24, slot_effect=0.3))
+Z = lookup(ALL, PlantedVectors(24, slot_effect=0.3))
 FRAME = object_table(ALL.slots, SIZES).rename(columns={"type0": "color", "type1": "shape"})
 RECOGNITION = ["recognition"]
 
@@ -143,7 +143,7 @@ def test_scenes_of_one_object_serve_their_estimator_and_others_are_left_out() ->
 
 
 def test_captions_are_queries_and_are_aligned() -> None:
-    tables = Planted(24, slot_effect=0.0)
+    tables = PlantedVectors(24, slot_effect=0.0)
     single = Scenes(np.tile(np.arange(12)[:, None], (1, 2)), SIZES)
     z, queries = lookup(ALL, tables), lookup(single, tables)
     shift = z.mean(0)

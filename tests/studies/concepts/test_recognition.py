@@ -122,7 +122,7 @@ def test_softmax_regression_ends_at_the_optimum():
 
 
 def test_the_unit_of_an_embedding_changes_no_answer():
-    z = planted.lookup(CLEVR, planted.Planted(32, slot_effect=0.3))
+    z = planted.lookup(CLEVR, planted.PlantedVectors(32, slot_effect=0.3))
     train = split_scenes(CLEVR).probed
     plain, scaled = (fit_probes(scale * z, CLEVR, train) for scale in (1, 1000))
     np.testing.assert_allclose(plain.objects, 1000 * scaled.objects, rtol=1e-6, atol=1e-9)
@@ -132,7 +132,7 @@ def test_the_unit_of_an_embedding_changes_no_answer():
 def test_probes_read_objects_where_they_can_be_read_and_no_more_than_the_guess_elsewhere(
     encoder, reads
 ):
-    z = planted.ENCODERS[encoder](CLEVR, planted.Planted(64, slot_effect=0.3))
+    z = planted.ENCODERS[encoder](CLEVR, planted.PlantedVectors(64, slot_effect=0.3))
     parts = split_scenes(CLEVR)
     train, test = parts.probed, parts.read
     readout = fit_probes(z, CLEVR, train)
@@ -167,7 +167,7 @@ def test_queries_of_the_true_vectors_recognize_and_their_order_matters():
 
 
 def test_what_could_not_be_reconstructed_is_dropped_and_counted():
-    z = planted.lookup(CLEVR, planted.Planted(64))
+    z = planted.lookup(CLEVR, planted.PlantedVectors(64))
     readout = fit_probes(z, CLEVR, np.arange(576))
     broken = z.copy()
     broken[:10] = np.nan
@@ -176,7 +176,7 @@ def test_what_could_not_be_reconstructed_is_dropped_and_counted():
 
 
 def test_objects_that_no_training_scene_holds_are_counted():
-    z = planted.lookup(CLEVR, planted.Planted(64))
+    z = planted.lookup(CLEVR, planted.PlantedVectors(64))
     train = np.nonzero((CLEVR.slots < 20).all(axis=1))[0]
     assert fit_probes(z, CLEVR, train).unseen == 4
 

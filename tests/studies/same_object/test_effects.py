@@ -29,8 +29,8 @@ from bindscope.studies.same_object.effects.job import (
 from bindscope.studies.same_object.effects.passes import objects_of_patches
 from bindscope.studies.same_object.effects.subspace import (
     Editor,
-    Intervention,
     LabelMeans,
+    SubspaceEdit,
     as_long_as,
     held_variance,
     injected,
@@ -147,7 +147,7 @@ def an_editor(dim: int = 8, k: int = 2) -> Editor:
 def test_an_edit_of_strength_0_changes_no_bit(edit: Any, subspace: Any) -> None:
     tokens = torch.randn(4, 7, 8, generator=torch.Generator().manual_seed(2))
     patches = torch.arange(-1, 6).expand(4, 7)
-    what = Intervention(edit, 0.0, subspace)
+    what = SubspaceEdit(edit, 0.0, subspace)
     assert torch.equal(an_editor().edited(tokens, what, torch.arange(4), patches), tokens)
 
 
@@ -159,7 +159,7 @@ def test_edits_touch_patches_alone_and_removal_leaves_nothing_to_read() -> None:
         edited = editor.edited(tokens, what, torch.arange(4), patches)
         assert torch.equal(edited[:, 0], tokens[:, 0])
         assert not torch.allclose(edited[:, 1:], tokens[:, 1:])
-    removed = editor.edited(tokens, Intervention("remove", 1.0, "probe"), torch.arange(4), patches)
+    removed = editor.edited(tokens, SubspaceEdit("remove", 1.0, "probe"), torch.arange(4), patches)
     remaining = (removed[:, 1:] - editor.mean) @ editor.bases["probe"].float()
     assert float(remaining.abs().max()) < 1e-5
 
@@ -170,7 +170,7 @@ def test_controls_of_matched_length_move_every_token_as_far() -> None:
     patches, scenes = torch.arange(6).expand(4, 6), torch.arange(4)
     far = {
         name: (
-            editor.edited(tokens, Intervention("remove", 1.0, name), scenes, patches) - tokens
+            editor.edited(tokens, SubspaceEdit("remove", 1.0, name), scenes, patches) - tokens
         ).norm(dim=-1)
         for name in ("beyond", "variance", "mean")
     }
@@ -237,7 +237,7 @@ def test_attention_by_the_subspace_becomes_uniform_without_it(exact: RowsByEdit)
 def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
     """One head goes by objects, one by nothing: the mean of shares is not the share of the mean."""
     measuring, plain = on_toy(0.0)
-    nothing = [Intervention(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
+    nothing = [SubspaceEdit(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
     readings = {None: plain.reading, **measuring.under(nothing)}
     rows = index_rows(
         ablation_rows(
@@ -326,7 +326,7 @@ def test_an_effect_is_beyond_every_control_and_its_interval_holds_it() -> None:
 
 
 def test_a_loss_is_compared_batch_by_batch() -> None:
-    what, rival = Intervention("remove", 1.0, "beyond"), Intervention("remove", 1.0, "random")
+    what, rival = SubspaceEdit("remove", 1.0, "beyond"), SubspaceEdit("remove", 1.0, "random")
     rows = index_rows(loss_rows({None: np.array([1.0, 5.0]), what: np.array([2.0, 6.0])}))
     assert rows[*what, "pretraining_loss"]["value"] == 4
     change = rows[*what, "pretraining_loss_change"]
@@ -376,7 +376,7 @@ def scenes_of(evaluation: Evaluation) -> tuple[Any, Any, Editor]:
 def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
     """Hidden patches and cut views included: an edit finds its scene and patch in all of them."""
     (images, codes, editor), vit = scenes_of(evaluation), evaluation.objective.vit
-    nothing, removed = Intervention("shuffle", 0.0, "probe"), Intervention("remove", 1.0, "probe")
+    nothing, removed = SubspaceEdit("shuffle", 0.0, "probe"), SubspaceEdit("remove", 1.0, "probe")
     labels = SimpleNamespace(grid=(vit.rows, vit.rows))
     test: Any = SimpleNamespace(layer=1, editor=editor, scenes=SimpleNamespace(labels=labels))
     arguments = (evaluation, images, codes, test, [nothing, removed])

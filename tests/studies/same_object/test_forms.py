@@ -27,15 +27,15 @@ from bindscope.studies.same_object.scorers.base import FitTask
 from bindscope.studies.same_object.scorers.convex import PairProblem
 from bindscope.studies.same_object.scorers.forms import (
     Covariance,
-    Linear,
+    LinearForm,
     PairForm,
-    Quadratic,
+    QuadraticForm,
 )
 from bindscope.studies.same_object.scorers.positions import (
-    Counts,
+    CoupleCounts,
     CoupleTable,
     ImageCoupleTable,
-    Table,
+    PositionTable,
 )
 
 B, M, D = 3, 6, 4
@@ -114,8 +114,12 @@ def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
     x, instances, valid, draw = problem()
     grid, covariance = (2, 3), Covariance(torch.eye(D, dtype=torch.float64))
     curvature, columns = torch.ones(15, dtype=torch.float64), torch.tensor([1, 3])
-    positions = Table(grid, curvature), CoupleTable(curvature), ImageCoupleTable(curvature, columns)
-    form = PairForm([Quadratic(covariance), *positions, Linear(covariance)])
+    positions = (
+        PositionTable(grid, curvature),
+        CoupleTable(curvature),
+        ImageCoupleTable(curvature, columns),
+    )
+    form = PairForm([QuadraticForm(covariance), *positions, LinearForm(covariance)])
     theta = torch.tensor(draw.standard_normal(form.size))
     symmetrise(form, theta)
     cells = torch.tensor(draw.permuted(np.tile(np.arange(6), (B, 1)), axis=1))  # as M = 6 cells
@@ -245,9 +249,9 @@ def test_the_optimum_is_scipys(easy, kind):
 def test_counted_couples_of_places_are_their_pairs(easy):
     """The same losses and gradients, whether pairs are taken one by one or as counts."""
     pairs = PatchPairs(easy[0], memory=2**30)
-    counts = Counts.count(pairs)
+    counts = CoupleCounts.count(pairs)
     grid, curvature = pairs.data.grid, counts.curvature
-    form = PairForm([Table(grid, curvature), CoupleTable(curvature)])
+    form = PairForm([PositionTable(grid, curvature), CoupleTable(curvature)])
     outcomes = []
     for split in (pairs, counts):
         centre = torch.linspace(-0.5, 0.5, form.size)

@@ -20,7 +20,7 @@ from bindscope.studies.same_object.effects.job import (
     ablation_rows,
     refitted_rows,
 )
-from bindscope.studies.same_object.effects.subspace import Intervention
+from bindscope.studies.same_object.effects.subspace import SubspaceEdit
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.figures.effects import same_object_attention
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
@@ -38,7 +38,7 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
     for seed, split in enumerate(("train", "val", "test")):
         splits[split], plain = on_toy(0.05, copies, seed)
     probe = DiagonalScorer(name="diagonal", family="diagonal", l2=(0.1, 0.01))
-    edits = [Intervention("remove", 1.0, name) for name in ("beyond", "matched")]
+    edits = [SubspaceEdit("remove", 1.0, name) for name in ("beyond", "matched")]
     test, by = splits["test"], Bootstrap(100, 0)
     readings = {None: plain.reading, **test.under(edits)}  # `plain`: of test, the last one
     rows = ablation_rows(test.scenes.labels, sorted(test.scorers), readings, by)

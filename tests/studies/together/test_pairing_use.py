@@ -20,7 +20,7 @@ from sample_tables import KEYS, pairing_row, write_rows
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_id.oracle import PART, Oracle, word_vector
+from bindscope.studies.binding_id.oracle import PART, OracleEngine, word_vector
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
@@ -64,7 +64,7 @@ def oracle_rows() -> list[dict[str, Any]]:
     return [
         {**names, "model": f"by-{mechanism}", **row}
         for mechanism in MECHANISMS
-        for row in run(Oracle(mechanism, 0.05, 0), None, SPEC).rows
+        for row in run(OracleEngine(mechanism, 0.05, 0), None, SPEC).rows
     ]
 
 
@@ -94,7 +94,7 @@ def joined(
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_pairs_can_be_read_of_all_oracles_in_every_layer(mechanism: str) -> None:
     scenes = draw_pairs(Rule(), "test", 50, 0).base
-    oracle = Oracle(mechanism, 0.05, 0)
+    oracle = OracleEngine(mechanism, 0.05, 0)
     state = oracle.contexts(scenes, None)
     words = scenes.words
     pairs = [(c, s) for c in range(len(words.colors)) for s in range(len(words.shapes))]

@@ -20,7 +20,7 @@ WORD, SHARED = 64, 64  # widths of a word, and of the space where images and tex
 FIRST_SCALE, LARGEST_SCALE = 10.0, 100.0  # inverse temperature
 
 
-class Captions(Objective):
+class PairedCaptions(Objective):
     """Captions that pair the words: those of an object go through an MLP, objects are summed."""
 
     pairs = True
@@ -48,7 +48,7 @@ class Captions(Objective):
         return nats / (2 * log(2))
 
 
-class CaptionsUnpaired(Captions):
+class CaptionsUnpaired(PairedCaptions):
     """The same words as a bag: what goes with what is not in the caption."""
 
     pairs = False

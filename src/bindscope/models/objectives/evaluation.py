@@ -22,7 +22,7 @@ from bindscope.models.vit import ViT
 
 DRAWS = 4  # the stream of a seed that masks and views of an evaluation come from
 
-Edits = Callable[[TokenSources], Mapping[int, Edit]]
+EditFactory = Callable[[TokenSources], Mapping[int, Edit]]
 """From what the tokens of a batch show to edits by layer."""
 
 
@@ -52,7 +52,7 @@ class Evaluation:
 
     @torch.no_grad()
     def bits(
-        self, images: UInt8, objects: UInt8, edits: Edits | None = None, draws: int = 0
+        self, images: UInt8, objects: UInt8, edits: EditFactory | None = None, draws: int = 0
     ) -> NDArray[np.float64]:
         """Return the mean loss of each full batch of consecutive scenes, in bits: (batches,).
 
@@ -93,7 +93,7 @@ class Evaluation:
 
     @contextmanager
     def edited(
-        self, pixels: Tensor, generator: torch.Generator, edits: Edits, start: int = 0
+        self, pixels: Tensor, generator: torch.Generator, edits: EditFactory, start: int = 0
     ) -> Iterator[None]:
         """Hook the edits of a batch into the transformer while the context lasts.
 

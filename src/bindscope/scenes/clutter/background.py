@@ -19,7 +19,7 @@ SMALLEST, LARGEST = 0.35, 0.6  # share of the way across the image that a region
 
 
 @dataclass(frozen=True)
-class Background:
+class ClutterBackground:
     """What is behind all things.
 
     `ink`, uint8 (n, H, W), is twice the id of the stuff, plus the bit of its pattern; `kinds`, int
@@ -35,7 +35,7 @@ class Background:
 
 def add_background(
     config: ClutterRenderer, words: RandomWords, n_things: NDArray[np.intp]
-) -> Background:
+) -> ClutterBackground:
     """Draw the background of scenes with so many things, whose ids come first, int (n,)."""
     n, side = len(n_things), config.size_px
     keys = words.draw((KIND,), 0, n, len(STUFF))
@@ -49,9 +49,9 @@ def add_background(
         ink = drawn if region == 0 else np.where(_beyond(words, region, n, side), drawn, ink)
     if not config.stuff:
         white = np.full((2, 3), BACKGROUND, np.uint8)
-        return Background(ink, kinds, known[kinds], white)
+        return ClutterBackground(ink, kinds, known[kinds], white)
     ink = np.where(_bare(config, words, n), unlabelled_pattern(side), ink)
-    return Background(ink, kinds, known[kinds], np.array(UNLABELLED[1:], np.uint8))
+    return ClutterBackground(ink, kinds, known[kinds], np.array(UNLABELLED[1:], np.uint8))
 
 
 def _beyond(words: RandomWords, region: int, n: int, side: int) -> NDArray[np.bool_]:

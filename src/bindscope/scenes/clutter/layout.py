@@ -17,7 +17,7 @@ from bindscope.config.clutter import ClutterRenderer
 from bindscope.core.array_types import Bools, Indices
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.clutter.looks import TEXTURES, Stamps, reaches, sizes_of
-from bindscope.scenes.placement import RandomWords, Words
+from bindscope.scenes.placement import RandomWords, Words64
 
 GAP = 2  # pixels between an object and its copy: two equal squares would look like one
 ATTEMPTS = 100  # random places with a bar in the scene before it is taken away
@@ -165,7 +165,7 @@ class Composer:
         self,
         stream: int,
         pending: Indices,
-        attempt: Callable[[Indices, Words], Bools],
+        attempt: Callable[[Indices, Words64], Bools],
         most: int = LAST_ATTEMPTS,
     ) -> Indices:
         """Try random places until all `pending` scenes have one; return those that have none.
@@ -200,7 +200,7 @@ class Composer:
         second, paired = self._pick(TOUCH, PARTNER, self.config.touching, others, ~near)
         reach, boxes = reaches(self.stamps), self.stamps.boxes
 
-        def attempt(scenes: Indices, words: Words) -> Bools:
+        def attempt(scenes: Indices, words: Words64) -> Bools:
             a, b = stamp[scenes, first[scenes]], stamp[scenes, second[scenes]]
             place = self._inside(boxes[a], words[:, :2])
             axis, side = _below(words[:, 2], 2), _below(words[:, 3], 2)
@@ -230,7 +230,7 @@ class Composer:
         """
         boxes, patch, bar = self.stamps.boxes, self.config.patch_px, stamp.shape[1] - 1
 
-        def attempt(scenes: Indices, words: Words) -> Bools:
+        def attempt(scenes: Indices, words: Words64) -> Bools:
             original_box = boxes[stamp[scenes, original[scenes]]]
             place = self._inside(original_box, words[:, :2])
             back = (place + original_box[:, :2]) // patch
@@ -256,7 +256,7 @@ class Composer:
         failed = self._search(COPY_ALONE, failed, attempt)
         self._refuse(failed, "an object and its copy")
 
-    def _inside(self, box: Indices, words: Words) -> Indices:
+    def _inside(self, box: Indices, words: Words64) -> Indices:
         """Return random corners of canvases, int (n, 2), with their boxes inside the image."""
         return _below(words, self.config.size_px - (box[:, 2:] - box[:, :2]) + 1) - box[:, :2]
 
@@ -267,7 +267,7 @@ class Composer:
 
     def _ranks(
         self, there: Bools, original: Indices, copied: Bools, barred: Indices, crossed: Bools
-    ) -> Words:
+    ) -> Words64:
         """Return keys by which things are drawn, uint64 (n, T); what is not there comes last."""
         n, width = there.shape
         keys = self.words.draw((DEPTH,), 0, n, width) >> np.uint64(4)
@@ -287,7 +287,7 @@ class Composer:
         texture: Indices,
         color: Indices,
         corner: Indices,
-        rank: Words,
+        rank: Words64,
     ) -> Things:
         """Give things their ids: by their cell, a copy behind its original, then the bar."""
         number = 3 * cell + _marked(original, there[:, -2], there.shape[1])
@@ -321,7 +321,7 @@ class Composer:
 _NEVER = np.iinfo(np.uint64).max
 
 
-def _below(words: Words, below: int | Indices) -> Indices:
+def _below(words: Words64, below: int | Indices) -> Indices:
     """Turn words into numbers in 0 .. below - 1."""
     high = words >> np.uint64(32)
     return ((high * np.asarray(below).astype(np.uint64)) >> np.uint64(32)).astype(np.intp)

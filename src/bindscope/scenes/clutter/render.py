@@ -19,7 +19,7 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.core.array_types import UInt8
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
-from bindscope.scenes.clutter.background import Background, add_background
+from bindscope.scenes.clutter.background import ClutterBackground, add_background
 from bindscope.scenes.clutter.layout import Composer, Things
 from bindscope.scenes.clutter.looks import DARKER, Stamps, sizes_of, stamps, texture_pairs
 from bindscope.scenes.palette import COLORS
@@ -29,10 +29,10 @@ from bindscope.scenes.shapes import palette_sizes
 MOST = 127  # ids, so that twice an id and a bit fit a byte
 KINDS_BEFORE_STUFF = 1  # classes between the shapes and the stuff: the bar
 
-Arrays = dict[str, NDArray[Any]]
+SceneArrays = dict[str, NDArray[Any]]
 
 
-def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UInt8) -> Arrays:
+def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UInt8) -> SceneArrays:
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
     `images`, `masks`, `boxes` and `cells` are as there, with M = largest number of objects + copy +
@@ -91,7 +91,7 @@ def _paint(size: int, shape_stamps: Stamps, things: Things, background: UInt8) -
     return np.ascontiguousarray(ink[:, margin : margin + size, margin : margin + size])
 
 
-def _colors(config: ClutterRenderer, things: Things, background: Background) -> UInt8:
+def _colors(config: ClutterRenderer, things: Things, background: ClutterBackground) -> UInt8:
     """Return the colors of every number that can be painted, uint8 (n, 2 ids, 3)."""
     n, width = things.cell.shape
     palette = np.array(list(COLORS.values()), float)
@@ -119,9 +119,9 @@ def _labels(
     config: ClutterRenderer,
     shape_stamps: Stamps,
     things: Things,
-    background: Background,
+    background: ClutterBackground,
     masks: UInt8,
-) -> Arrays:
+) -> SceneArrays:
     """Say of every id what it is."""
     n, width = things.cell.shape
     m, there = width + config.stuff, things.there

@@ -76,7 +76,7 @@ class Light:
 
 
 @dataclass(frozen=True)
-class Scene:
+class SolidScene:
     """Everything that determines an image except the backend; objects are by ascending cell."""
 
     split: str
@@ -133,7 +133,7 @@ class Scene:
         return json.dumps(self.to_dict(), separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Scene:
+    def from_dict(cls, content: Mapping[str, Any]) -> SolidScene:
         """Make a scene from its JSON form; entries that follow from others are not read."""
         camera = content["camera"]
         return cls(
@@ -196,6 +196,6 @@ def pack(texts: Sequence[str], length: int) -> NDArray[np.uint8]:
     return rows
 
 
-def unpack(row: NDArray[np.uint8]) -> Scene:
+def unpack(row: NDArray[np.uint8]) -> SolidScene:
     """Read a scene back from a row of a store's `descriptions`."""
-    return Scene.from_dict(json.loads(row.tobytes().rstrip(b"\0").decode("ascii")))
+    return SolidScene.from_dict(json.loads(row.tobytes().rstrip(b"\0").decode("ascii")))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.scenes.solids.description import Scene
+from bindscope.scenes.solids.description import SolidScene
 from bindscope.scenes.solids.rays import Outline, nearest, outlines
 
 DEPTH_UNIT = 0.001  # of stored depths, in scene units
@@ -36,7 +36,7 @@ class PixelLabels:
     visible: NDArray[np.int64]
 
 
-def cast(scene: Scene) -> PixelLabels:
+def cast(scene: SolidScene) -> PixelLabels:
     """Cast a ray through the centre of every pixel of a scene of at most 255 objects."""
     object_outlines = list(outlines(scene, scene.size_px))
     mask, depth = nearest(scene, scene.size_px, object_outlines)

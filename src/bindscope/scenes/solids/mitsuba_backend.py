@@ -16,14 +16,14 @@ from bindscope.config.solids import MitsubaBackend
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import FIELD_OF_VIEW
-from bindscope.scenes.solids.description import Light, Scene, Solid
+from bindscope.scenes.solids.description import Light, Solid, SolidScene
 from bindscope.scenes.solids.world import GROUND, GROUND_HALF, SKY, reflectance, to_srgb
 
 VERSION = "3.9.1"  # another one may draw other pixels, so it stands here and in the code key
 BOUNCES = 6
 
 
-def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> Iterator[NDArray[np.uint8]]:
+def draw(config: MitsubaBackend, scenes: Sequence[SolidScene]) -> Iterator[NDArray[np.uint8]]:
     """Draw scenes of one size; see `bindscope.scenes.solids.render.draw`.
 
     Nothing is loaded in parallel or merged: both leave lamps in an order that differs from run to
@@ -76,7 +76,7 @@ def _write_ply(mi: Any, shape: str, folder: Path) -> str:
     return str(path)
 
 
-def _world(mi: Any, scene: Scene, samples: int, files: dict[str, str]) -> dict[str, Any]:
+def _world(mi: Any, scene: SolidScene, samples: int, files: dict[str, str]) -> dict[str, Any]:
     T = mi.ScalarTransform4f
     film = {
         "type": "hdrfilm",

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
-from bindscope.scenes.solids.description import Scene, Solid, rounded
+from bindscope.scenes.solids.description import Solid, SolidScene, rounded
 from bindscope.scenes.solids.labels import PixelLabels, cast
-from bindscope.scenes.solids.placement import Features, camera_of, lights_of, random_stream
+from bindscope.scenes.solids.placement import ObjectFeatures, camera_of, lights_of, random_stream
 from bindscope.scenes.solids.vocabulary import SIZES
 
 CASTS = 24  # places that are tried for the second object
@@ -34,12 +34,12 @@ class PairComposer:
     """
 
     config: SolidsRenderer
-    features: Features
+    features: ObjectFeatures
     seed: int
     split: SplitName
     where: str
 
-    def compose(self, index: int, slots: Sequence[int]) -> tuple[Scene, PixelLabels]:
+    def compose(self, index: int, slots: Sequence[int]) -> tuple[SolidScene, PixelLabels]:
         """Place the objects of one scene, given the cells of the one in front and the one behind.
 
         Objects are by slot; the share of the second one's pixels that are hidden lies in `hidden`,
@@ -55,7 +55,7 @@ class PairComposer:
         right, behind = (camera.directions[name][:2] for name in ("right", "behind"))
         apart = sum(radii) + self.config.min_distance
         near, far = 0.0, 2.0 * sum(radii)  # shifts to the right: hides most, hides nothing
-        best: tuple[float, Scene, PixelLabels] | None = None
+        best: tuple[float, SolidScene, PixelLabels] | None = None
         for _ in range(CASTS):
             shift = (near + far) / 2 if best else near
             offset = (np.array(behind) * apart + np.array(right) * shift) / 2
@@ -66,7 +66,7 @@ class PairComposer:
                 )
             )
             size = self.config.size_px
-            scene = Scene(self.split, index, self.seed, size, camera, lights, objects)
+            scene = SolidScene(self.split, index, self.seed, size, camera, lights, objects)
             labels = cast(scene)
             hidden = 1 - float(labels.visible[1] / max(labels.alone[1], 1))
             error = abs(hidden - target)

@@ -23,7 +23,7 @@ from bindscope.core.array_types import Doubles
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS, SplitName
 from bindscope.scenes.solids.camera import Camera
-from bindscope.scenes.solids.description import Light, Scene, Solid, rounded
+from bindscope.scenes.solids.description import Light, Solid, SolidScene, rounded
 from bindscope.scenes.solids.vocabulary import SIZES
 from bindscope.scenes.solids.world import LAMPS
 
@@ -34,8 +34,8 @@ JAMS = 1000  # before a scene is given up
 ARRANGEMENTS = 200  # that may be refused for what they show
 STREAM = int.from_bytes(b"solids", "big")  # apart from other random words of the same seed
 
-Features = Sequence[Mapping[str, str]]
-Accept = Callable[[Scene], str | None]
+ObjectFeatures = Sequence[Mapping[str, str]]
+Accept = Callable[[SolidScene], str | None]
 
 
 def random_stream(seed: int, split: SplitName, index: int) -> np.random.Generator:
@@ -63,7 +63,7 @@ def check_room(config: SolidsRenderer, most: int, where: str) -> None:
 
 
 @dataclass(frozen=True)
-class Composer:
+class SolidComposer:
     """Composes the scenes of one split.
 
     `config` is the dataset's `render` section, `features` what object each cell is
@@ -72,13 +72,13 @@ class Composer:
     """
 
     config: SolidsRenderer
-    features: Features
+    features: ObjectFeatures
     seed: int
     split: SplitName
     where: str
     accept: Accept = lambda scene: None
 
-    def compose(self, index: int, counts: NDArray[np.integer]) -> Scene:
+    def compose(self, index: int, counts: NDArray[np.integer]) -> SolidScene:
         """Place the objects of one scene, `counts` (K,) of each cell, by ascending cell.
 
         Places are assigned to objects at random, so they carry no information about cells except
@@ -108,7 +108,7 @@ class Composer:
                 )
             )
             size = self.config.size_px
-            scene = Scene(self.split, index, self.seed, size, camera, lights, objects)
+            scene = SolidScene(self.split, index, self.seed, size, camera, lights, objects)
             problem = self.accept(scene)
             if problem is None:
                 return scene

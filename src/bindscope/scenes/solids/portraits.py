@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 import numpy as np
 
+from bindscope.config.solids import Material
 from bindscope.core.array_types import Doubles
 from bindscope.scenes.solids.bodies import normal
 from bindscope.scenes.solids.description import Solid
 from bindscope.scenes.solids.rays import dot, ray_lengths
 
-Material = Literal["rubber", "metal"]
 PITCH = 32.0  # degrees that the eye looks down
 TURN = {"cube": 28.0, "prism": 14.0, "pyramid": 28.0, "torus": 25.0}  # degrees about the vertical
 SUN = (-0.45, -0.55, 1.0)  # right, back and up, of any length

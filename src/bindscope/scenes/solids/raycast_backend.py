@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bindscope.config.solids import RaycastBackend
 from bindscope.core.array_types import Doubles
 from bindscope.scenes.solids.bodies import bounding_radius, normal
-from bindscope.scenes.solids.description import Light, Scene
+from bindscope.scenes.solids.description import Light, SolidScene
 from bindscope.scenes.solids.rays import dot, nearest, outlines, ray_lengths
 from bindscope.scenes.solids.world import GROUND, SKY, reflectance, to_srgb
 
@@ -24,12 +24,12 @@ SLACK = 1e-6  # of a cosine, so that rounding never decides what is in a shadow'
 LIFT = 1e-4  # above a surface, where a shadow's or a mirrored ray starts
 
 
-def draw(config: RaycastBackend, scenes: Sequence[Scene]) -> Iterator[NDArray[np.uint8]]:
+def draw(config: RaycastBackend, scenes: Sequence[SolidScene]) -> Iterator[NDArray[np.uint8]]:
     """Draw scenes of one size; see `bindscope.scenes.solids.render.draw`."""
     return (_image(scene, config.antialias) for scene in scenes)
 
 
-def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:
+def _image(scene: SolidScene, antialias: int) -> NDArray[np.uint8]:
     size = scene.size_px * antialias
     mask, depth = nearest(scene, size, list(outlines(scene, size)))
     rays = scene.camera.rays(size).reshape(-1, 3)
@@ -41,7 +41,7 @@ def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:
     return to_srgb(samples.mean(axis=(1, 3)))
 
 
-def _shade(scene: Scene, points: Doubles, ids: NDArray[np.uint8], rays: Doubles) -> Doubles:
+def _shade(scene: SolidScene, points: Doubles, ids: NDArray[np.uint8], rays: Doubles) -> Doubles:
     """Return the radiance that leaves points on surfaces towards the eye, float64 (N, 3).
 
     `ids` (N,): 0 = the ground, j = the j-th object; rays (N, 3) are from the eye to the points.
@@ -74,7 +74,7 @@ def _shade(scene: Scene, points: Doubles, ids: NDArray[np.uint8], rays: Doubles)
 
 
 def _mirrored(
-    scene: Scene, points: Doubles, directions: Doubles, ids: NDArray[np.uint8]
+    scene: SolidScene, points: Doubles, directions: Doubles, ids: NDArray[np.uint8]
 ) -> Doubles:
     """Return what a mirror at points of objects `ids` would show, without further reflections."""
     down = directions[:, 2] < 0
@@ -97,12 +97,12 @@ def _mirrored(
     return light
 
 
-def _albedo(scene: Scene) -> Doubles:
+def _albedo(scene: SolidScene) -> Doubles:
     """Reflectances of the ground and of every object, float64 (1 + m, 3)."""
     return np.array([[GROUND] * 3, *(reflectance(solid.color) for solid in scene.objects)])
 
 
-def _normals(scene: Scene, points: Doubles, ids: NDArray[np.uint8]) -> Doubles:
+def _normals(scene: SolidScene, points: Doubles, ids: NDArray[np.uint8]) -> Doubles:
     normals = np.tile((0.0, 0.0, 1.0), (len(points), 1))
     for j, solid in enumerate(scene.objects):
         hits = np.flatnonzero(ids == j + 1)
@@ -129,7 +129,7 @@ def _arriving(lamp: Light, points: Doubles, normals: Doubles) -> tuple[Doubles, 
 
 
 def _shadowed(
-    scene: Scene, points: Doubles, ids: NDArray[np.uint8], lamp: Light
+    scene: SolidScene, points: Doubles, ids: NDArray[np.uint8], lamp: Light
 ) -> NDArray[np.bool_]:
     """Tell which points another object hides from a lamp's centre; solids are convex."""
     hidden = np.zeros(len(points), bool)

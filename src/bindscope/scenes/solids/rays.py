@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bindscope.core.array_types import Doubles
 from bindscope.scenes.solids.bodies import bounding_radius, half_width, signed_distance
 from bindscope.scenes.solids.camera import Camera
-from bindscope.scenes.solids.description import Scene, Solid
+from bindscope.scenes.solids.description import Solid, SolidScene
 
 STEPS = 64  # along a ray; only rays that graze an edge need more than a dozen
 TOUCH = 1e-5  # a ray this close to a surface has hit it, in scene units
@@ -68,7 +68,7 @@ class Outline:
         return np.isfinite(self.depth)
 
 
-def outlines(scene: Scene, size: int) -> Iterator[Outline]:
+def outlines(scene: SolidScene, size: int) -> Iterator[Outline]:
     """Cast a ray through every pixel's centre, against each object alone."""
     rays = scene.camera.rays(size)
     position = np.array(scene.camera.position)
@@ -80,7 +80,7 @@ def outlines(scene: Scene, size: int) -> Iterator[Outline]:
 
 
 def nearest(
-    scene: Scene, size: int, object_outlines: list[Outline]
+    scene: SolidScene, size: int, object_outlines: list[Outline]
 ) -> tuple[NDArray[np.uint8], Doubles]:
     """Find the nearest surface in every pixel, of `object_outlines` or the ground.
 

@@ -17,19 +17,19 @@ from bindscope.core.array_types import UInt8
 from bindscope.core.progress import Progress
 from bindscope.core.registries import BACKENDS, resolve
 from bindscope.core.splits import SplitName
-from bindscope.scenes.solids.description import Scene, pack
+from bindscope.scenes.solids.description import SolidScene, pack
 from bindscope.scenes.solids.labels import PixelLabels, cast
 from bindscope.scenes.solids.pairs import PairComposer
-from bindscope.scenes.solids.placement import Composer, Features, check_room
+from bindscope.scenes.solids.placement import ObjectFeatures, SolidComposer, check_room
 from bindscope.scenes.solids.vocabulary import cell_features
 
 
-def draw(config: Backend, scenes: Sequence[Scene]) -> UInt8:
+def draw(config: Backend, scenes: Sequence[SolidScene]) -> UInt8:
     """Draw described scenes of one size with a backend, uint8 (n, H, W, 3), RGB.
 
     Of none at all only what the backend needs is checked: ConfigError if it is not installed.
     """
-    backend: Callable[[Backend, Sequence[Scene]], Iterator[UInt8]]
+    backend: Callable[[Backend, Sequence[SolidScene]], Iterator[UInt8]]
     backend = resolve(BACKENDS[config.kind])
     progress = Progress(len(scenes), "images")
     images = []
@@ -86,15 +86,15 @@ def render(
 def _scattered(
     dataset: SceneDistribution,
     config: SolidsRenderer,
-    features: Features,
+    features: ObjectFeatures,
     split: SplitName,
     start: int,
     counts: UInt8,
-) -> tuple[list[Scene], list[PixelLabels]]:
+) -> tuple[list[SolidScene], list[PixelLabels]]:
     """Place objects by CLEVR's rules; scenes and their labels."""
     labels: list[PixelLabels] = []
 
-    def judge(scene: Scene) -> str | None:
+    def judge(scene: SolidScene) -> str | None:
         """Say why a scene is refused; keep the labels of one that is not."""
         cast_labels = cast(scene)
         problem = _problem(cast_labels, config.min_visible_px)
@@ -103,7 +103,7 @@ def _scattered(
         return problem
 
     where = f"dataset {dataset.name!r}"
-    composer = Composer(config, features, dataset.seed, split, where, judge)
+    composer = SolidComposer(config, features, dataset.seed, split, where, judge)
     scenes = [composer.compose(start + i, row) for i, row in enumerate(counts)]
     return scenes, labels
 
@@ -123,7 +123,7 @@ def _problem(labels: PixelLabels, min_visible_px: int) -> str | None:
 
 
 def _arrays(
-    scenes: Sequence[Scene], labels: Sequence[PixelLabels], size: int, most: int
+    scenes: Sequence[SolidScene], labels: Sequence[PixelLabels], size: int, most: int
 ) -> dict[str, NDArray[Any]]:
     """Stack the labels of scenes."""
     n = len(scenes)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TextIO
 from urllib.parse import urlsplit
 
 from bindscope.core.errors import InputError, first_line
-from bindscope.sources.base import DAMAGED, open_archive, open_member
+from bindscope.sources.base import DAMAGED, Box, open_archive, open_member
 from bindscope.sources.json_list import entries
 
 # Images that one file may be ahead of the other. The release lists them in the same order.
@@ -23,8 +23,6 @@ MAX_WAITING = 2000
 
 _RELEASE = "take objects.json, attributes.json and image_data.json of Visual Genome 1.2 or 1.4"
 _AGAIN = "it was cut off or changed: download it again"
-
-Box = tuple[float, float, float, float]
 
 
 class Image(NamedTuple):

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.config.genome import GenomeRules
+from bindscope.sources.base import Box
 from bindscope.sources.genome import vocabulary as words
-from bindscope.sources.genome.files import Annotated, Box, Image, read_annotations, read_images
+from bindscope.sources.genome.files import Annotated, Image, read_annotations, read_images
 
 NO_VALUE = {"color": "no_color", "attribute": "no_attribute"}
 
@@ -33,7 +34,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class MinedVocabulary:
     """Categories and values in the order of the object code; the last value is "none of them".
 
     Commonest come first; aliases lead from a word of an annotator to that which it stands for.
@@ -77,7 +78,7 @@ class Miner:
         self.left_out: Counter[str] = Counter()
         self.vocabulary = self._choose()
 
-    def _choose(self) -> Vocabulary:
+    def _choose(self) -> MinedVocabulary:
         """Count in how many images each word occurs, and choose."""
         release, rules = self.release, self.rules
         category_aliases = _aliases(release.object_aliases, words.CATEGORY_WORDS)
@@ -105,7 +106,7 @@ class Miner:
             str(release.attributes),
         )
         values_of_code = (*common, NO_VALUE[rules.feature])
-        return Vocabulary(chosen, values_of_code, category_aliases, value_aliases)
+        return MinedVocabulary(chosen, values_of_code, category_aliases, value_aliases)
 
     def scenes(self) -> Iterator[MinedScene]:
         """Read the release again and yield its scenes, in the order of objects.json."""

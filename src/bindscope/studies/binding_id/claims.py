@@ -30,6 +30,7 @@ from bindscope.studies.binding_id.experiment import ConditionClaim, Where
 from bindscope.studies.binding_id.names import AGAINST, GROUPS, MIXED, NO_EFFECT, RECORDS
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.views import MODEL, costly, named, of_all_layers
+from bindscope.tables.quoted import TableRow
 from bindscope.tables.rows import rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
@@ -63,7 +64,6 @@ _READ = [
         for end in _ENDS
     ),
 ]
-Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def claim_effects(table: pd.DataFrame) -> list[Effect]:
     ]
 
 
-def _of_place(where: str, seeds: Sequence[Sequence[Row]]) -> Iterator[Effect]:
+def _of_place(where: str, seeds: Sequence[Sequence[TableRow]]) -> Iterator[Effect]:
     """Yield the effects of all claims in one place, given the rows of each training seed."""
     for entry in _CONDITIONS:
         for condition in entry.where:
@@ -198,21 +198,21 @@ def _of_place(where: str, seeds: Sequence[Sequence[Row]]) -> Iterator[Effect]:
             yield _weakest({column: _effect(claim, where, rows, column) for column in columns})
 
 
-def _find(seeds: Sequence[Sequence[Row]], where: Where) -> list[Row]:
+def _find(seeds: Sequence[Sequence[TableRow]], where: Where) -> list[TableRow]:
     """Return the row of a condition in each seed; empty if one of them has none."""
     where = {"candidate": "expected", "dose": None, **where}
     rows = [row for seed in seeds for row in seed if _matches(row, where)]
     return rows if len(rows) == len(seeds) else []
 
 
-def _matches(row: Row, where: Where) -> bool:
+def _matches(row: TableRow, where: Where) -> bool:
     return all(
         pd.isna(row[name]) if value is None else row[name] == value for name, value in where.items()
     )
 
 
 def _of_account(
-    claim: Claim, name: str, where: str, seeds: Sequence[Sequence[Row]]
+    claim: Claim, name: str, where: str, seeds: Sequence[Sequence[TableRow]]
 ) -> Iterator[Effect]:
     """Yield the smallest margin of an account; only `signatures` tell all accounts apart."""
     judged = [
@@ -238,7 +238,7 @@ def _of_account(
 _SIDES = {"share": ("share", 1), "effect": ("effect", 1), "unpredicted": ("not predicted", -1)}
 
 
-def _of_subspaces(where: str, seeds: Sequence[Sequence[Row]]) -> Iterator[Effect]:
+def _of_subspaces(where: str, seeds: Sequence[Sequence[TableRow]]) -> Iterator[Effect]:
     """Yield an effect for each dimension, over all conditions that have it."""
     parts = [row for row in seeds[0] if row["experiment"] == "subspaces" and pd.notna(row["dose"])]
     for size in sorted({row["dose"] for row in parts}):
@@ -318,7 +318,7 @@ def carriers(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(listed)
 
 
-def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[Sequence[Row]]]]:
+def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[Sequence[TableRow]]]]:
     """Yield where claims are judged, in words, with the rows of each training seed."""
     seeds: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for key, model_rows in named(table).groupby(MODEL, sort=False):
@@ -334,7 +334,9 @@ def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[Sequence[Row]]]]:
         yield where, [rows.reindex(columns=_READ).to_dict("records") for rows in tables]
 
 
-def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str, margin: int = 0) -> Effect:
+def _effect(
+    claim: Claim, where: str, seeds: Sequence[TableRow], column: str, margin: int = 0
+) -> Effect:
     """Return a column, or its margin over `WORKS` (1) or below it (-1); NaN where it is empty.
 
     An edit that adds nothing is no evidence. Of several training seeds a t interval, widened by the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from bindscope.config.base import Model, ModelName, NameOf, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.base import ConfigModel, ModelName, NameOf, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.models import pinned
 from bindscope.config.references import repeated
 from bindscope.core.registries import plugged_in
@@ -23,7 +23,7 @@ TRAINED = "trained"
 _STORED = ("name", "source")  # all that is said of a toy of the zoo
 
 
-class ToyTraining(Model):
+class ToyTraining(ConfigModel):
     """How a toy is trained, and what it must reach."""
 
     steps: PositiveInt = Field(900, description="Optimiser steps.")
@@ -35,7 +35,7 @@ class ToyTraining(Model):
     )
 
 
-class Toy(Model):
+class Toy(ConfigModel):
     """A small vision-language model of LLaVA-OneVision's classes, trained from nothing."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -64,7 +64,7 @@ class Toy(Model):
         return self
 
 
-class VisionLanguageModel(Model):
+class VisionLanguageModel(ConfigModel):
     """A published vision-language model of transformers, one in a folder, or another's engine."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -128,7 +128,7 @@ else:
     Experiment = Literal[EXPERIMENTS]
 
 
-class ShapesTask(Model):
+class ShapesTask(ConfigModel):
     """Scenes whose objects are named in the text by one attribute and asked for by another."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -156,7 +156,7 @@ class ShapesTask(Model):
     seed: NonNegativeInt = Field(0, description="Of the scenes.")
 
 
-class Oracle(Model):
+class Oracle(ConfigModel):
     """A model of known mechanism, which says whether the experiments can tell it."""
 
     name: Slug = Field(description="Stands in results where a model's name does.")
@@ -170,7 +170,7 @@ class Oracle(Model):
     seed: NonNegativeInt = Field(0, description="Of noise, and of the mixing of coordinates.")
 
 
-class Records(Model):
+class Records(ConfigModel):
     """Questions of your own about photos of your own, with boxes of what they are about."""
 
     name: Slug = Field(description="Name in paths, tables and figures, beside those of tasks.")
@@ -186,7 +186,7 @@ OracleName = Annotated[Slug, NameOf(("oracles",))]
 ToyName = Annotated[Slug, NameOf(("toys",))]
 
 
-class Suite(Model):
+class Suite(ConfigModel):
     """Experiments on some models, on some tasks."""
 
     name: Slug = Field(description="What this entry is for; stands in paths and tables.")
@@ -228,7 +228,7 @@ class Suite(Model):
     )
 
 
-class BindingIdSection(Model):
+class BindingIdSection(ConfigModel):
     """Which item goes with which object of an image, by interventions on a frozen context."""
 
     tasks: tuple[ShapesTask, ...] = Field((), description="Tasks.")

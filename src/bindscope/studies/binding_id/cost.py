@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
 
 from bindscope.core.graph import Product
-from bindscope.core.work import Work
+from bindscope.core.work import Content, Work
 from bindscope.graph.language import LanguageModel, is_qwen_vision, language_model, unknown_size
 from bindscope.graph.towers import settings
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
@@ -16,7 +14,6 @@ from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WID
 
 DECIDES_NOTHING = True
 
-Content = Mapping[str, Any]
 
 _GROUPS = 3  # things, colors, items
 _TEXT = 50  # tokens of a context besides those of its image

@@ -39,9 +39,11 @@ from bindscope.studies.binding_id.tasks.scenes import (
 
 Levels = Literal["role", "slot"]
 LEVELS: tuple[Levels, ...] = ("role", "slot")
-Key = tuple[Group, Levels]
+EffectKey = tuple[Group, Levels]
 # Exchanged sentences leave colors in their slots.
-KEYS: tuple[Key, ...] = tuple(key for key in product(GROUPS, LEVELS) if key != ("color", "slot"))
+KEYS: tuple[EffectKey, ...] = tuple(
+    key for key in product(GROUPS, LEVELS) if key != ("color", "slot")
+)
 NO_LENGTH = 1e-6  # of a principal component, over that of the first: less is rounding
 Vectors = NDArray[np.float32]
 
@@ -53,7 +55,7 @@ _SECOND_RUN = {
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class LevelEffects:
     """What each role, or each slot, adds to the tokens of a group.
 
     `values` are float32 (levels, L, t, d); only differences between them mean anything.
@@ -97,7 +99,7 @@ class Estimates:
     difference of content, for a null that is no binding ID.
     """
 
-    effects: Mapping[Key, Effects]
+    effects: Mapping[EffectKey, LevelEffects]
     content: Vectors
 
     def stored(self) -> dict[str, NDArray[Any]]:
@@ -109,7 +111,7 @@ class Estimates:
     def read(cls, path: Path, model: str) -> Estimates:
         """Return a model's stored estimates."""
         arrays = load_file(path)
-        effects = {key: Effects(key[1], arrays[".".join((model, *key))]) for key in KEYS}
+        effects = {key: LevelEffects(key[1], arrays[".".join((model, *key))]) for key in KEYS}
         return cls(effects, arrays[f"{model}.content"])
 
 
@@ -187,7 +189,7 @@ class Sums:
                     "exchanged with those of the others",
                     "give more `estimation_rows`, or a greater `n`",
                 )
-            effects[group, kind] = Effects(kind, _fitted(design, products))
+            effects[group, kind] = LevelEffects(kind, _fitted(design, products))
         first, second = (
             self.totals[f"color{i}.total"] / np.maximum(self.totals[f"color{i}.n"], 1)
             for i in (0, 1)

@@ -16,17 +16,17 @@ from bindscope.config.wording import instead
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.config import (
     BindingIdSection,
+    Oracle,
     ShapesTask,
     Suite,
     section_problems,
 )
-from bindscope.studies.binding_id.config import Oracle as OracleEntry
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.tasks.images import Images
-from bindscope.studies.binding_id.tasks.records import Record, parse_record, read_records
+from bindscope.studies.binding_id.tasks.images import LayoutImages
+from bindscope.studies.binding_id.tasks.records import PhotoRecord, parse_record, read_records
 from bindscope.studies.binding_id.tasks.scenes import Rule
 
 USUAL: Final = ("factorizability", "positions", "mean")
@@ -107,7 +107,7 @@ def _measure_drawn(
     rule = Rule.from_task(spec["task"])
     with _evaluating(model):
         engine = _engine(model, processor, rule, batch_size, device)
-        results = run(engine, Images(rule.layout), spec)
+        results = run(engine, LayoutImages(rule.layout), spec)
     rows = {"binding_id": tuple(results.rows)}
     if results.vectors:
         rows["binding_id_vectors"] = tuple(results.vectors)
@@ -150,7 +150,7 @@ def _of_records(
     return Result({"binding_id": tuple(answers.rows)}, _VIEW, (*notes, *_notes(engine)))
 
 
-def _records(scenes: Any) -> list[Record]:
+def _records(scenes: Any) -> list[PhotoRecord]:
     if isinstance(scenes, str | Path):
         records = read_records(scenes)
     elif not isinstance(scenes, Iterable):
@@ -208,7 +208,7 @@ def _specification(
         problem = error.errors()[0]
         where = ".".join(map(str, problem["loc"]))
         raise InputError(WHERE, f"{where}: {problem['msg']}", "see config/README.md") from error
-    oracle = OracleEntry(name=_NAME, mechanism="none")  # a section without models is refused
+    oracle = Oracle(name=_NAME, mechanism="none")  # a section without models is refused
     section = BindingIdSection(tasks=(task,), oracles=(oracle,), suites=(suite,))
     for line in section_problems(section):
         raise InputError(WHERE, line.partition(": ")[2], "change `scenes` or `experiments`")
@@ -284,4 +284,4 @@ def _notes(engine: Any) -> tuple[str, ...]:
 def two_things(n: int | None, random_state: int) -> ModelExample:
     """Make an oracle that ties each item to the place of its object (`n` has no effect)."""
     truth = {"binds by": "slot", "objects swap": 1.0, "items swap": 1.0, "keys swap": 0.0}
-    return ModelExample(Oracle("slot", seed=random_state), None, {"layout": "pair"}, truth)
+    return ModelExample(OracleEngine("slot", seed=random_state), None, {"layout": "pair"}, truth)

@@ -116,7 +116,7 @@ class OracleState:
         )
 
 
-class Oracle:
+class OracleEngine:
     """A model whose mechanism is known; an `engine.Engine`.
 
     Parameters
@@ -365,9 +365,9 @@ class Oracle:
 
 def load(
     model: Mapping[str, Any], rule: Rule, weights: Path | None, device: str = "cpu"
-) -> tuple[Oracle, None]:
+) -> tuple[OracleEngine, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
-    return Oracle(model["mechanism"], model["noise"], model["seed"]), None
+    return OracleEngine(model["mechanism"], model["noise"], model["seed"]), None
 
 
 def softmax(scores: NDArray[Any]) -> Singles:

@@ -36,7 +36,7 @@ from bindscope.studies.binding_id.tasks.scenes import (
     question,
 )
 
-Source = Callable[[], State] | None
+StateSource = Callable[[], State] | None
 """Reads the contexts that replacements take tokens from, when they are asked about."""
 Expectation = Mapping[int, int]
 """Number of a question -> that of the candidate that should be the answer; roles of the source
@@ -113,7 +113,7 @@ class Plan:
     Candidates are the items, int64 (n,) each, that may be the answers.
     """
 
-    by_source: Sequence[tuple[Source, Sequence[Trial]]]
+    by_source: Sequence[tuple[StateSource, Sequence[Trial]]]
     questions: Sequence[Question]
     candidates: Sequence[Integers]
 
@@ -192,17 +192,17 @@ class Batch:
         return read(self.engine, self.pairs.source, self.pictures)
 
     @property
-    def source(self) -> Source:
+    def source(self) -> StateSource:
         """Other things in the same slots, other items; read when it is asked about."""
         return self.reads(self.pairs.source)
 
-    def reads(self, scenes: Scenes) -> Source:
+    def reads(self, scenes: Scenes) -> StateSource:
         """Return other contexts, read when they are asked about."""
         return partial(read, self.engine, scenes, self.pictures)
 
     def plan(
         self,
-        *by_source: tuple[Source, Sequence[Trial]],
+        *by_source: tuple[StateSource, Sequence[Trial]],
         foreign_questions: bool = False,
         foreign_items: bool = False,
         judged: bool = False,

@@ -28,7 +28,7 @@ from bindscope.studies.binding_id.oracle import (
     PART,
     Mask,
     Mechanism,
-    Oracle,
+    OracleEngine,
     OracleState,
     word_vector,
 )
@@ -41,7 +41,7 @@ _TURNS: tuple[Mechanism, ...] = ("slot", "color", "gather")
 _SEPARATE: tuple[Mechanism, ...] = ("slot", "gather")  # of which items take over all there is
 
 
-class MixedOracle(Oracle):
+class MixedOracle(OracleEngine):
     """An oracle of several mechanisms, whose shares sum to at most 1; the rest goes by nothing.
 
     `blend`: shares are weights in every answer, instead of how often one of them decides it.
@@ -59,11 +59,11 @@ class MixedOracle(Oracle):
         self.blend = blend
         self._ends = np.cumsum([shares.get(name, 0.0) for name in _TURNS])
         mechanisms: tuple[Mechanism, ...] = (*_TURNS, "none")
-        self._parts = [Oracle(name, noise, seed) for name in mechanisms]
-        self._taken = [Oracle(name, noise, seed) for name in _SEPARATE]
+        self._parts = [OracleEngine(name, noise, seed) for name in mechanisms]
+        self._taken = [OracleEngine(name, noise, seed) for name in _SEPARATE]
 
     def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Singles:
-        """Return what tells one role from another; see `oracle.Oracle`."""
+        """Return what tells one role from another; see `oracle.OracleEngine`."""
         return self._taken[0].true_difference(group, words, slots)
 
     def drawn(self, scenes: Scenes, question: Question) -> NDArray[np.int64]:
@@ -101,7 +101,7 @@ class MixedOracle(Oracle):
 LONGEST = {"object": 2.12, "item": 1.85}  # a context's have 1.7 to 2.0, and 1.4 to 1.7
 
 
-class ThroughColors(Oracle):
+class ThroughColors(OracleEngine):
     """Binds by slot, and reaches the item through the color tokens; items take over nothing.
 
     The question finds the slot in the image, then the color token that mentions a thing there (by
@@ -130,7 +130,7 @@ class ThroughColors(Oracle):
         return self._attend(mentioned, text[:, 1::2, sentence], hidden[:, 1::2])
 
 
-class Fragile(Oracle):
+class Fragile(OracleEngine):
     """Binds by slot, and reads no object or item token that is longer than those of a context."""
 
     def _unread(self, hidden: Mask, image: Singles) -> Mask:
@@ -220,11 +220,11 @@ def _binds(name: str, account: str, engine: Callable[[int], Any]) -> Case:
     return _case(name, engine, ["signatures"], 60, genuine, others)
 
 
-def _oracle(mechanism: Any, **more: Any) -> Callable[[int], Oracle]:
-    return lambda seed: Oracle(mechanism, seed=seed, **more)
+def _oracle(mechanism: Any, **more: Any) -> Callable[[int], OracleEngine]:
+    return lambda seed: OracleEngine(mechanism, seed=seed, **more)
 
 
-def _mixed(slot: float, rival: str, **more: Any) -> Callable[[int], Oracle]:
+def _mixed(slot: float, rival: str, **more: Any) -> Callable[[int], OracleEngine]:
     shares: Any = {"slot": slot, rival: 1 - slot}
     return lambda seed: MixedOracle(shares, seed=seed, **more)
 
@@ -318,15 +318,15 @@ CASES: tuple[Case, ...] = (
     _binds(
         "slot in three training seeds",
         "slot",
-        lambda seed: [Oracle("slot", seed=seed + i) for i in range(3)],
+        lambda seed: [OracleEngine("slot", seed=seed + i) for i in range(3)],
     ),
     _binds(
         "slot in two of three training seeds",
         "",
         lambda seed: [
-            Oracle("slot", seed=seed),
-            Oracle("slot", seed=seed + 1),
-            Oracle("color", seed=seed + 2),
+            OracleEngine("slot", seed=seed),
+            OracleEngine("slot", seed=seed + 1),
+            OracleEngine("color", seed=seed + 2),
         ],
     ),
     # Views, subspaces, mixtures.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.arrays.result import Result, Summary, View, claims_line
 from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
@@ -19,7 +19,7 @@ from bindscope.studies.binding_id.names import AGAINST, HIDDEN
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.views import in_order, summaries
 from bindscope.tables.numbers import number
-from bindscope.tables.rows import rows_with
+from bindscope.tables.rows import Row, rows_with
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill, in which models differ.

@@ -16,8 +16,8 @@ from bindscope.tables.schema import (
     KEYS,
     SLUG,
     Column,
+    RowRule,
     RowTable,
-    Rule,
     TableSchema,
     count,
     label,
@@ -161,7 +161,7 @@ _CHANGE = (
 )
 
 
-def _inside(name: str) -> Rule:
+def _inside(name: str) -> RowRule:
     def rule(frame: pd.DataFrame) -> pd.Series[bool]:
         value, low, high = frame[name], frame[f"{name}_low"], frame[f"{name}_high"]
         return value.isna() | ((low <= value + 1e-9) & (value <= high + 1e-9))

@@ -11,7 +11,7 @@ import numpy as np
 
 from bindscope.arrays.inputs import ObjectTable, read_objects, read_options, to_array
 from bindscope.codes.space import feature_code
-from bindscope.config.base import Model
+from bindscope.config.base import ConfigModel
 from bindscope.config.codes import RandomSplit, SceneDistribution, Space
 from bindscope.config.observed import CountedSpace
 from bindscope.core.array_types import Array, Bits, Integers
@@ -30,7 +30,7 @@ Anchors = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
-class Labels:
+class ArrayLabels:
     """Codes of all scenes, and what is known of them before a representation is seen.
 
     `objects` are uint8 (N, K), `features` (N, n); `sizes` those of the feature groups. By split,
@@ -58,7 +58,7 @@ def read_labels(
     more_notes: Sequence[str] = (),
     scenes: Any = None,
     groups: Any = None,
-) -> Labels:
+) -> ArrayLabels:
     """Check codes and space (`measure.binding_information`) of the splits, and count the prior."""
     notes, n_scenes = [*more_notes], sum(map(len, rows.values()))
     if hasattr(objects, "columns"):
@@ -91,7 +91,7 @@ def read_labels(
     if groups is not None:
         groups = np.unique(np.asarray(groups), return_inverse=True)[1]
     features = feature_code(codes, sizes)
-    return Labels(codes, features, sizes, of_split, prior, rows, tuple(notes), groups)
+    return ArrayLabels(codes, features, sizes, of_split, prior, rows, tuple(notes), groups)
 
 
 def _from_table(
@@ -187,7 +187,7 @@ def _refuse_outside(numbers: Array, fewest: int, most: int) -> None:
 
 def _space(space: Any, codes: Bits) -> Any:
     """Return the space as the configuration has it; `counted` where only sizes are known."""
-    if isinstance(space, Model):
+    if isinstance(space, ConfigModel):
         return space
     if isinstance(space, Mapping):
         content = dict(space)

@@ -18,7 +18,7 @@ from bindscope.core.store.reader import open_store
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.binding_information.probes.attention import AttentionQuadratic
 from bindscope.studies.binding_information.probes.base import Target, TargetName
-from bindscope.studies.binding_information.probes.module import Tokens
+from bindscope.studies.binding_information.probes.module import PatchInputs
 from bindscope.studies.binding_information.probes.weights import LoadedProbe, load_probe
 
 DRAWN = 8  # scenes whose maps are kept
@@ -43,7 +43,7 @@ def attention_maps(
     maps = []
     for part in Target(target, probe.sizes, probe.n_counts).parts:
         family = probe.families[part.name]
-        if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, Tokens):
+        if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, PatchInputs):
             raise StoreError(
                 probe.config.name,
                 f"family {probe.config.family} has no attention maps",

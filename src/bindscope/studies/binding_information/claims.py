@@ -35,7 +35,7 @@ from bindscope.studies.binding_information.views import (
 )
 from bindscope.tables.flags import unusable
 from bindscope.tables.numbers import at_least
-from bindscope.tables.quoted import AT_LEAST, Quoted, Record, name_order
+from bindscope.tables.quoted import AT_LEAST, Quoted, TableRow, name_order
 
 DECODED: Final = "pairing-decoded"
 BINDS: Final = "pairing-beyond-colors"
@@ -144,7 +144,7 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
         )
 
 
-def strongest_rivals(table: pd.DataFrame) -> dict[str, Record]:
+def strongest_rivals(table: pd.DataFrame) -> dict[str, TableRow]:
     """Return by dataset the row of the largest pairing bound of baselines that discard places."""
     rows = measured(table, "baseline")
     placeless = [name for name, baseline in BASELINES.items() if baseline.discards_place]
@@ -206,7 +206,7 @@ def _bound(name: str, values: Mapping[str, Doubles]) -> str:
     return f"{name} ({AT_LEAST}{at_least(values[name].mean())})"
 
 
-def _place(row: Record) -> str:
+def _place(row: TableRow) -> str:
     """Name a token input, in a run with its dataset."""
     tokens = label_tokens(row["tokens"]).name
     return tokens if row["model_kind"] == ARRAYS else f"{row['dataset']}, {tokens}"

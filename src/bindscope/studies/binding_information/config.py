@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from bindscope.config.base import (
-    Model,
+    ConfigModel,
     ModelName,
     NonNegativeInt,
     ProbeName,
@@ -22,7 +22,7 @@ from bindscope.config.base import (
     Slug,
 )
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import Grid, ModelGroup, Tokens, grid_problems, group_problems
+from bindscope.config.grid import Grid, ModelGroup, TokenInput, grid_problems, group_problems
 from bindscope.config.models import AnyModel
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.registry import FAMILIES, options_of
@@ -66,7 +66,7 @@ class FitBlock(Grid):
     controls: tuple[Control, ...] = Field(
         ("none",), description="`shuffled_labels` breaks the pairing of scenes and labels."
     )
-    tokens: tuple[Tokens, ...] = Field(
+    tokens: tuple[TokenInput, ...] = Field(
         ("cls",),
         description="What the probe reads: `cls`, `mean` (of patch tokens), `cls_mean`, `patches`.",
     )
@@ -87,21 +87,21 @@ class LearningCurve(FitBlock):
     )
 
 
-class Information(Model):
+class Information(ConfigModel):
     """Intervals and flags."""
 
     bootstrap_samples: Resamples = Field(1000, description="Resamples of the test scenes.")
     bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
 
 
-class ModelFamily(Model):
+class ModelFamily(ConfigModel):
     """Models that are one family at several input sizes: a curve of the figure `resolution`."""
 
     name: Slug = Field(description="Name of the curve.")
     models: tuple[ModelName, ...] = Field(min_length=2, description="Names of models.")
 
 
-class Section(Model):
+class InformationSection(ConfigModel):
     """Binding information: probes, and where they are fitted."""
 
     probes: tuple[AnyProbe, ...] = Field(min_length=1, description="Probe families.")
@@ -123,7 +123,7 @@ class Section(Model):
     )
 
 
-def problems(config: Config, section: Section) -> Iterator[str]:
+def problems(config: Config, section: InformationSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}

@@ -15,7 +15,7 @@ import numpy as np
 
 from bindscope.arrays.inputs import on_threads
 from bindscope.core.array_types import Doubles
-from bindscope.studies.binding_information.array_labels import Labels
+from bindscope.studies.binding_information.array_labels import ArrayLabels
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
@@ -25,7 +25,7 @@ LEVEL = 1e-4  # chance of a false alarm, of each test
 _NO_BOUND = "The prior is not that of these scenes, and no number is a bound (flag assumed_prior)."
 
 
-def checked(labels: Labels) -> Labels:
+def checked(labels: ArrayLabels) -> ArrayLabels:
     """Mark an exact prior as `contradicted` where scenes are not of its distribution; say why.
 
     Near-duplicates, of one of the groups of `labels`, count as one scene.
@@ -38,7 +38,7 @@ def checked(labels: Labels) -> Labels:
     return replace(labels, prior=prior, notes=(*labels.notes, f"{note} {_NO_BOUND}"))
 
 
-def _weights(labels: Labels) -> dict[str, Doubles]:
+def _weights(labels: ArrayLabels) -> dict[str, Doubles]:
     """Return what each scene counts for, by split; near-duplicates count for one together."""
     weights = {}
     for split, index in labels.rows.items():
@@ -51,7 +51,7 @@ def _weights(labels: Labels) -> dict[str, Doubles]:
     return weights
 
 
-def _contradictions(labels: Labels, weights: Mapping[str, Doubles]) -> Iterator[str]:
+def _contradictions(labels: ArrayLabels, weights: Mapping[str, Doubles]) -> Iterator[str]:
     """Yield what contradicts the prior, the cheapest tests first."""
     yield from filter(None, [_repeated(labels), _miscounted(labels, weights)])
     gained = _gained_without_input(labels, weights["test"])
@@ -63,7 +63,7 @@ def _contradictions(labels: Labels, weights: Mapping[str, Doubles]) -> Iterator[
         )
 
 
-def _repeated(labels: Labels) -> str:
+def _repeated(labels: ArrayLabels) -> str:
     """Say so if test codes occur in train more often than the declared distribution allows."""
     codes, rows = labels.objects, labels.rows
     sign = 1.0 - 2.0 * codes[rows["test"]]
@@ -82,7 +82,7 @@ def _repeated(labels: Labels) -> str:
     )
 
 
-def _miscounted(labels: Labels, weights: Mapping[str, Doubles]) -> str:
+def _miscounted(labels: ArrayLabels, weights: Mapping[str, Doubles]) -> str:
     """Say so if an object occurs too often, or too seldom, in a part of the split.
 
     Of each bit the prior given those before it is known, so that what is above it adds up to a
@@ -108,7 +108,7 @@ def _miscounted(labels: Labels, weights: Mapping[str, Doubles]) -> str:
     return ""
 
 
-def _gained_without_input(labels: Labels, weight: Doubles) -> Doubles:
+def _gained_without_input(labels: ArrayLabels, weight: Doubles) -> Doubles:
     """Return what the chain gains over the prior where it reads bits alone, bits of test scenes.
 
     The mixture that is scored is a distribution, so its probability over the prior's has mean 1 at

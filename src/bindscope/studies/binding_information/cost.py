@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
 from bindscope.core.graph import Product
-from bindscope.core.work import Work, sides
+from bindscope.core.work import Content, Work, sides
 from bindscope.graph.cost import n_counts, shape_of
 from bindscope.graph.towers import grid_tokens
 from bindscope.studies.binding_information.config import AnyProbe
@@ -19,7 +19,6 @@ from bindscope.studies.binding_information.probes.base import Heads, chosen_targ
 
 DECIDES_NOTHING = True
 
-Content = Mapping[str, Any]
 
 # Bytes of a weight in L-BFGS: of the last ten steps and changes of the gradient 80, of what it
 # works with 40, of the path and three averages 20, of copies that are written 16.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, PositiveFloat, field_validator
 
-from bindscope.config.base import Model, PositiveInt, Slug
+from bindscope.config.base import ConfigModel, PositiveInt, Slug
 from bindscope.core.registries import resolve
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bindscope.studies.binding_information.probes.base import Heads
     from bindscope.studies.binding_information.probes.module import Family
 
-Counts = tuple[float, float]
+ParameterCounts = tuple[float, float]
 
 _BATCH = "Scenes per step (never under `paper`: 2 x 512 there)."
 
@@ -43,7 +43,7 @@ class Label(NamedTuple):
         return self.short or self.name
 
 
-class ProbeOptions(Model):
+class ProbeOptions(ConfigModel):
     """Base of a family's options, with what the family says of itself.
 
     Attributes
@@ -149,7 +149,7 @@ class LinearProbe(ProbeOptions):
 
     family: Literal["linear"]
 
-    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> ParameterCounts:  # noqa: D102
         weights = (dim + heads.length) * heads.count
         return weights, weights
 
@@ -173,7 +173,7 @@ class PooledQuadraticProbe(ProbeOptions):
         linear = (1 + cls) * dim
         return linear, linear + components * (components + 1) // 2
 
-    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> ParameterCounts:  # noqa: D102
         weights = (self.read_dims(dim, cls)[-1] + heads.length) * heads.count
         components = min(self.components, dim)
         return weights, weights + tokens * components * (dim + components)
@@ -243,7 +243,7 @@ class DnnProbe(DescendedProbe):
     hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
-    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> ParameterCounts:  # noqa: D102
         weights = self.hidden * (dim + heads.length + 2 * self.hidden + 1) * heads.count
         return weights, weights
 
@@ -259,7 +259,7 @@ class AttentionProbe(RankedProbe):
     family: Literal["attention_quadratic"]
     batch_size: PositiveInt = Field(128, description=_BATCH)
 
-    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> ParameterCounts:  # noqa: D102
         each = 2 * self.rank * (cls * dim + heads.length + dim) + dim
         weights = each * heads.count + dim * (dim + heads.length)
         return weights, heads.count * (each + 2 * tokens * dim)
@@ -288,7 +288,7 @@ class SetProbe(DescendedProbe):
     learning_rate: PositiveFloat = Field(5e-3, description="Peak rate of a cycle.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
-    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> ParameterCounts:  # noqa: D102
         each, read = self.hidden * (dim + self.summed), self.summed + heads.length
         once = self.summed * (cls * dim + self.summed) + read * heads.count
         return each + tokens * self.hidden + once, tokens * each + once

@@ -23,14 +23,14 @@ from bindscope.arrays.inputs import (
 )
 from bindscope.arrays.near_duplicates import near_duplicate_note
 from bindscope.arrays.result import Result
-from bindscope.config.base import Model
+from bindscope.config.base import ConfigModel
 from bindscope.core.array_types import Integers
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.studies.binding_information.array_baselines import PREFIX, read_baselines
 from bindscope.studies.binding_information.array_labels import (
     WHERE,
-    Labels,
+    ArrayLabels,
     read_labels,
 )
 from bindscope.studies.binding_information.best import best_rows
@@ -60,7 +60,7 @@ def binding_information(
     Z: Any,
     objects: Any,
     *,
-    space: Mapping[str, Any] | Model | Sequence[int] | None = None,
+    space: Mapping[str, Any] | ConfigModel | Sequence[int] | None = None,
     probes: Sequence[str | Mapping[str, Any] | AnyProbe] = ("linear", "set"),
     images: Any = None,
     scenes: Any = None,
@@ -143,7 +143,9 @@ def _baselines(images: Any, layers: dict[str, Representation]) -> dict[str, Repr
     return {} if images is None else read_baselines(images, _n_scenes(layers), WHERE)
 
 
-def _without_near_duplicates(labels: Labels, layers: Mapping[str, Representation]) -> Labels:
+def _without_near_duplicates(
+    labels: ArrayLabels, layers: Mapping[str, Representation]
+) -> ArrayLabels:
     """Flag all rows if test scenes have near-duplicates in train, unless there are groups."""
     if labels.groups is not None:
         return labels
@@ -156,7 +158,7 @@ def _without_near_duplicates(labels: Labels, layers: Mapping[str, Representation
 def _measured(
     probes: Sequence[AnyProbe],
     layers: Mapping[str, Representation],
-    labels: Labels,
+    labels: ArrayLabels,
     random_state: int,
     control: str,
 ) -> Result:
@@ -196,7 +198,7 @@ def _measured(
 def _fitted(
     probe: AnyProbe,
     data: ProbeData,
-    labels: Labels,
+    labels: ArrayLabels,
     place: tuple[str, str],
     random_state: int,
     control: str,
@@ -228,7 +230,7 @@ def _token_input(probe: AnyProbe, z: Representation) -> str:
     return "vectors" if len(z.shape) == 2 else "mean"
 
 
-def _probe_data(labels: Labels, z: Representation, tokens: str) -> ProbeData:
+def _probe_data(labels: ArrayLabels, z: Representation, tokens: str) -> ProbeData:
     """Combine one token input and the labels, split by split."""
     splits = {
         name: SplitData(

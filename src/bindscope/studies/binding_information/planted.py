@@ -38,7 +38,7 @@ from bindscope.studies.binding_information.quantities import PAIRING
 from bindscope.studies.binding_information.result_view import rows_of_run
 from bindscope.studies.binding_information.views import quote
 
-Planted = Callable[[Bits, np.random.Generator], Singles]
+PlantedRepresentation = Callable[[Bits, np.random.Generator], Singles]
 Colored = Callable[[Singles, Bits, np.random.Generator], Singles]  # of the shares of colors, too
 
 N_SCENES: Final = 400
@@ -90,7 +90,7 @@ def _relu(shares: Singles, objects: Bits, rng: np.random.Generator) -> Singles:
     return _floats(np.maximum(z @ weights + rng.normal(size=N_RELU), 0))
 
 
-def _known(encoder: str, dim: int | None = None) -> Planted:
+def _known(encoder: str, dim: int | None = None) -> PlantedRepresentation:
     """Take a known-answer encoder's representation."""
 
     def planted(objects: Bits, rng: np.random.Generator) -> Singles:
@@ -104,7 +104,7 @@ def _known(encoder: str, dim: int | None = None) -> Planted:
     return planted
 
 
-def _beside_noise(values: Planted, width: int) -> Planted:
+def _beside_noise(values: PlantedRepresentation, width: int) -> PlantedRepresentation:
     """Turn values at random in a space of `width`, and add noise of their size."""
 
     def planted(objects: Bits, rng: np.random.Generator) -> Singles:
@@ -115,7 +115,7 @@ def _beside_noise(values: Planted, width: int) -> Planted:
     return planted
 
 
-def _offset(values: Planted) -> Planted:
+def _offset(values: PlantedRepresentation) -> PlantedRepresentation:
     def planted(objects: Bits, rng: np.random.Generator) -> Singles:
         z = values(objects, rng)
         return _floats(z + OFFSET * z.std() * rng.normal(size=z.shape[1]))
@@ -123,7 +123,7 @@ def _offset(values: Planted) -> Planted:
     return planted
 
 
-def _with(values: Planted, *others: Planted) -> Planted:
+def _with(values: PlantedRepresentation, *others: PlantedRepresentation) -> PlantedRepresentation:
     def planted(objects: Bits, rng: np.random.Generator) -> Singles:
         return np.hstack([values(objects, rng), *(part(objects, rng) for part in others)])
 
@@ -158,7 +158,7 @@ def _floats(values: NDArray[Any]) -> Singles:
 
 def measured_rows(
     objects: Bits,
-    planted: Planted,
+    planted: PlantedRepresentation,
     rng: np.random.Generator,
     seed: int,
     space: UniformSpace = SPACE,
@@ -178,7 +178,7 @@ def measured_rows(
 
 
 def _decoded(
-    planted: Planted, n: int = N_SCENES, space: UniformSpace = SPACE, codes: int = 0
+    planted: PlantedRepresentation, n: int = N_SCENES, space: UniformSpace = SPACE, codes: int = 0
 ) -> Callable[[int], list[Effect]]:
     """Judge one representation of n scenes; of so many codes of the space, where `codes` is given.
 

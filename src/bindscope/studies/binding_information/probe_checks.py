@@ -20,14 +20,15 @@ from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.probes.base import FitResult, Heads, Target, all_parts
+from bindscope.studies.binding_information.probes.batches import Labelled
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
+    PatchInputs,
+    ProbeInputs,
     Projection,
-    Tokens,
     build,
 )
 from bindscope.studies.binding_information.probes.runs import backward, bits_lost
@@ -41,8 +42,6 @@ STOPPED_AT = 5  # states that a fit keeps before it is stopped and resumed
 GRADIENT = 1e-5  # relative difference of a gradient from the slope of the loss
 DECODED = 0.6  # share of H(O) that is decoded from planted bits
 NESTING_BITS = 0.02  # share of H(O) by which a fit may be worse on validation than one it contains
-
-Labelled = tuple[Tensor, Tensor | None, Tensor]
 
 
 def check_probe(family: str, *, contains: Sequence[str] = ("linear",), **options: Any) -> None:
@@ -114,16 +113,16 @@ def planted_bits(
 
 def random_batch(
     generator: torch.Generator, n: int, heads: Heads, shape: InputShape, dtype: torch.dtype
-) -> tuple[Inputs, Labelled]:
+) -> tuple[ProbeInputs, Labelled]:
     """Return random inputs, and bits, anchors and the bits to predict."""
 
     def normal(*size: int) -> Tensor:
         return torch.randn(*size, generator=generator, dtype=dtype)
 
-    inputs: Inputs = normal(n, shape.dim)
+    inputs: ProbeInputs = normal(n, shape.dim)
     if shape.tokens:
         cls = normal(n, shape.dim) if shape.cls else None
-        inputs = Tokens(normal(n, shape.tokens, shape.dim), cls)
+        inputs = PatchInputs(normal(n, shape.tokens, shape.dim), cls)
     bits = (normal(n, heads.length) > 0).to(dtype)
     anchors = normal(n, heads.count) if heads.anchored else None
     return inputs, (bits, anchors, bits[:, heads.first :])
@@ -186,10 +185,10 @@ def _check_logits(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
     _require(same, "a scene's logits do not depend on the other scenes of its batch", heads)
 
 
-def _first_scene(inputs: Inputs) -> Inputs:
+def _first_scene(inputs: ProbeInputs) -> ProbeInputs:
     if isinstance(inputs, Tensor):
         return inputs[:1]
-    return Tokens(inputs.patches[:1], None if inputs.cls is None else inputs.cls[:1])
+    return PatchInputs(inputs.patches[:1], None if inputs.cls is None else inputs.cls[:1])
 
 
 def _check_order(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:

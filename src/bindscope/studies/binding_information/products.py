@@ -19,14 +19,14 @@ from bindscope.graph.shared import Shared
 from bindscope.studies.binding_information.config import (
     AnyProbe,
     FitBlock,
+    InformationSection,
     LearningCurve,
-    Section,
 )
 from bindscope.studies.binding_information.registry import options_of
 
 DECIDES_NOTHING = True
 
-Inputs = Mapping[str, Product | list[Product]]
+FitInputs = Mapping[str, Product | list[Product]]
 
 _REPRESENTATION = "{dataset}/{model}/{tokens}-{layer}"
 _FIT = f"results/fits/{_REPRESENTATION}/{{probe}}-{{control}}-{{seeds}}-{{key}}"
@@ -58,7 +58,7 @@ STEPS = (
 )
 
 
-def add_products(graph: Graph, shared: Shared, section: Section) -> None:
+def add_products(graph: Graph, shared: Shared, section: InformationSection) -> None:
     """Add every fit of the section, and all it needs."""
     for block in (*section.fits, *section.learning_curves):
         _add_block(graph, shared, section, block)
@@ -79,7 +79,7 @@ def _check_seeds(graph: Graph) -> None:
                 )
 
 
-def _add_block(graph: Graph, shared: Shared, section: Section, block: FitBlock) -> None:
+def _add_block(graph: Graph, shared: Shared, section: InformationSection, block: FitBlock) -> None:
     known = {probe.name: probe for probe in section.probes}
     for dataset in (shared.datasets[name] for name in block.datasets):
         of_probes = [_Fits(graph, section, dataset, known[name]) for name in block.probes]
@@ -98,7 +98,7 @@ class _Fits:
     """Fits of one probe on one dataset."""
 
     graph: Graph
-    section: Section
+    section: InformationSection
     dataset: Dataset
     probe: AnyProbe
 
@@ -109,7 +109,7 @@ class _Fits:
         place: dict[str, Any] = {"layer": layer, "tokens": tokens}
         # Temporary patches are deleted when their last consumer is done, so fits must be one.
         stores = [p for p in chain(*index.inputs.values()) if p.rule == "patches_temporary"]
-        inputs: Inputs = {"index": index, "patches": stores}
+        inputs: FitInputs = {"index": index, "patches": stores}
         for seeds in block.seed_blocks:
             if not isinstance(block, LearningCurve):
                 self._add_nulls(seeds)
@@ -132,7 +132,7 @@ class _Fits:
         names: Mapping[str, Any],
         seeds: tuple[int, ...],
         representation: Mapping[str, Any],
-        inputs: Inputs,
+        inputs: FitInputs,
         further: Mapping[str, Any] | None = None,
     ) -> Product:
         """Add one fit, the null probe of one, or a learning curve."""

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bindscope.arrays.near_duplicates import DUPLICATES_REASON
-from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.arrays.result import Result, Summary, View, claims_line
 from bindscope.figures.style import (
     legend_below,
     new_figure,
@@ -32,7 +32,8 @@ from bindscope.studies.binding_information.views import SMALLEST_BITS, parts_of,
 from bindscope.tables.flags import UNUSABLE, flag_list, has_flag
 from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.quantities import Quantity
-from bindscope.tables.quoted import Record
+from bindscope.tables.quoted import TableRow
+from bindscope.tables.rows import Row
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
@@ -124,7 +125,7 @@ def summarize(result: Result) -> Summary:
     best = table[table["probe"] == BEST]
     baseline = _is_baseline(best)
     ordered = pd.concat([best[~baseline], best[baseline]])
-    rows: list[Record] = [*ordered.to_dict("records")]
+    rows: list[TableRow] = [*ordered.to_dict("records")]
     are_bounds = table["flags"].map(is_bound).all()
     sign = "≥" if are_bounds else "~"
     parts = [part for part in parts_of(rows[0]) if rows[0][part.entropy] > SMALLEST_BITS]
@@ -160,19 +161,19 @@ def summarize(result: Result) -> Summary:
     )
 
 
-def _flags_of(row: Record, parts: Sequence[Quantity]) -> list[str]:
+def _flags_of(row: TableRow, parts: Sequence[Quantity]) -> list[str]:
     """Return a row's flags, less `above_prior` where no number that is shown is negative."""
     bits = [row[part.value] for part in (WHOLE, *parts)]
     negative = any(value < 0 for value in bits if pd.notna(value))
     return [flag for flag in flag_list(row["flags"]) if flag != "above_prior" or negative]
 
 
-def _name(row: Record) -> str:
+def _name(row: TableRow) -> str:
     layer = f"layer {row['layer']}, " if row.get("layer") else ""
     return f"{layer}{row['tokens']}, {family_of(row['options'])} probe"
 
 
-def _bits(row: Record, part: Quantity, sign: str) -> str:
+def _bits(row: TableRow, part: Quantity, sign: str) -> str:
     bound, *ends = (row[name] for name in part.interval)
     if pd.isna(bound):
         return "-"
@@ -183,7 +184,7 @@ def _bits(row: Record, part: Quantity, sign: str) -> str:
 @styled
 def draw(table: pd.DataFrame) -> Figure:
     """Draw a bar per row: features, counts and pairing, in bits."""
-    records: list[Record] = [*table.to_dict("records")]
+    records: list[TableRow] = [*table.to_dict("records")]
     parts = parts_of(records[0])
     figure = new_figure(1.1 + 0.32 * len(records))
     axes = figure.add_subplot()
@@ -205,7 +206,7 @@ def draw(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _tick(row: Record) -> str:
+def _tick(row: TableRow) -> str:
     layer = f"{row['layer']}, " if row.get("layer") else ""
     return f"{layer}{row['tokens']}, {row['probe']}"
 

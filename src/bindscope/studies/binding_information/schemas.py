@@ -35,7 +35,7 @@ from bindscope.studies.binding_information.quantities import (
 from bindscope.tables.flags import has_flag
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, layer_number, near
-from bindscope.tables.schema import Column, Rule, TableSchema, joined
+from bindscope.tables.schema import Column, RowRule, TableSchema, joined
 
 
 def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -60,7 +60,7 @@ def _between(frame: pd.DataFrame, quantity: Quantity) -> pd.Series[bool]:
     return inside | low.isna() | bound.isna()
 
 
-def _is_bound(quantity: Quantity) -> Rule:
+def _is_bound(quantity: Quantity) -> RowRule:
     return (
         f"{quantity.value} is between {quantity.entropy} and {quantity.prior_loss}, "
         f"minus {quantity.loss}, and between 0 and the entropy",
@@ -174,7 +174,7 @@ def _options(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 _KNOWN_FLAGS = joined("flags", tuple(FLAGS))
-BINDING_RULES: tuple[Rule, ...] = (
+BINDING_RULES: tuple[RowRule, ...] = (
     ("a missing number or a status other than ok needs a reason", _reasons),
     ("an ok row has an estimate", _measured),
     is_difference("h_object_given_feature_bits", "h_object_bits", "h_feature_bits"),
@@ -206,10 +206,10 @@ def _share_interval(frame: pd.DataFrame) -> pd.Series[bool]:
     return (frame["attention_share_low"] <= share) & (share <= frame["attention_share_high"])
 
 
-ATTENTION_RULES: tuple[Rule, ...] = (("a share lies within its interval", _share_interval),)
+ATTENTION_RULES: tuple[RowRule, ...] = (("a share lies within its interval", _share_interval),)
 
 
-def _within_interval(quantity: Quantity) -> Rule:
+def _within_interval(quantity: Quantity) -> RowRule:
     def holds(frame: pd.DataFrame) -> pd.Series[bool]:
         value, low, high = (frame[name] for name in quantity.interval)
         inside = (low <= value + TOLERANCE) & (value <= high + TOLERANCE)
@@ -223,7 +223,7 @@ def _end_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
     return (end <= frame["entropy_bits"] + TOLERANCE) | end.isna()
 
 
-CURVE_RULES: tuple[Rule, ...] = (
+CURVE_RULES: tuple[RowRule, ...] = (
     ("a missing number needs a reason", partial(_explained, columns=CURVE_COLUMNS)),
     _within_interval(CURVE_BOUND),
     _within_interval(ASYMPTOTE),

@@ -40,9 +40,8 @@ from bindscope.studies.binding_information.views import (
 )
 from bindscope.tables.groups import with_groups
 from bindscope.tables.numbers import at_least, number
-from bindscope.tables.quoted import ABOUT, AT_LEAST, Estimate, Quoted, Record, name_order
+from bindscope.tables.quoted import ABOUT, AT_LEAST, Estimate, Quoted, TableRow, name_order
 
-Config = Mapping[str, Any]
 SEEDS_FOR_A_CLAIM = 3
 _NETWORK = "vision transformer"
 _BASELINE = "baseline:"  # source of what reads the image without a network
@@ -86,14 +85,14 @@ class Measurements:
                 models.append(name)
         return quoted.models(models), quoted.models(baselines), quoted.models(controls)
 
-    def describe(self, row: Record) -> str:
+    def describe(self, row: TableRow) -> str:
         """Return what the models of a row are, and their name."""
         name = str(row["model"])
         words = model_words(self.source_of(name), row["n_models"])
         return f"{words} ({name})" if words else name
 
 
-def gather(table: pd.DataFrame, config: Config) -> Measurements:
+def gather(table: pd.DataFrame, config: Mapping[str, Any]) -> Measurements:
     """Gather what the sentences are made from, by the configuration's models, groups and orders."""
     section = config.get("studies", {}).get("binding_information") or {}
     groups = list(section.get("groups") or ())
@@ -196,7 +195,7 @@ def findings(about: Measurements) -> list[Finding]:
     return [*findings, *claims_findings(about.judgments, lead)]
 
 
-def _there_is(like: Record, table: pd.DataFrame, quoted: Quoted) -> str:
+def _there_is(like: TableRow, table: pd.DataFrame, quoted: Quoted) -> str:
     """Say what there is to know of a dataset's scenes, part by part."""
     estimated = like["dataset"] in assumed_prior(table)
     note = f" ({FLAGS['assumed_prior']})" if estimated else ""
@@ -242,7 +241,7 @@ def _about(about: Measurements, quoted: Quoted, name: str) -> str:
     return f"{f' ({words})' if words else ''}: {'; '.join(clauses)}."
 
 
-def _baselines(about: Measurements, like: Record) -> list[tuple[str, str]]:
+def _baselines(about: Measurements, like: TableRow) -> list[tuple[str, str]]:
     """Say what baselines hold of the headline's part, which are no models."""
     values = strongest_baselines(about.table, str(like["dataset"]), headline_part(like))
     sign = ABOUT if like["dataset"] in assumed_prior(about.table) else AT_LEAST

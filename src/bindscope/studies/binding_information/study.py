@@ -17,14 +17,14 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.figures import FEWEST_POINTS
 from bindscope.graph.shared import Shared
 from bindscope.scenes.value_names import value_names
-from bindscope.studies.binding_information.config import Section, problems
+from bindscope.studies.binding_information.config import InformationSection, problems
 from bindscope.studies.binding_information.names import is_positive_control
 from bindscope.studies.binding_information.products import STEPS, add_products
 from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
 DECIDES_NOTHING = True
 
-RequestOf = Callable[[Graph, Shared, Section], Request | None]
+RequestOf = Callable[[Graph, Shared, InformationSection], Request | None]
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
 _TRENDS = "resources/published/trends.csv"
@@ -34,7 +34,7 @@ _PAPERS = (_PUBLISHED, _TRENDS, _HISTOGRAMS, _COLOR_CUES)
 _INTRODUCTION = "src/bindscope/studies/binding_information/introduction.html"
 
 
-def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
+def _binding_table(graph: Graph, shared: Shared, section: InformationSection) -> Request:
     inputs = {
         "fits": graph.select("fit"),
         "nulls": graph.select("null"),
@@ -55,7 +55,7 @@ def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
 def _products_of(step: str, role: str, *reads: str, in_order: bool = False) -> RequestOf:
     """Return a request for all that a step makes, and for the order of models; None without it."""
 
-    def request(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    def request(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
         if not (products := graph.select(step)):
             return None
         content = _order(shared, section) if in_order else {}
@@ -67,7 +67,7 @@ def _products_of(step: str, role: str, *reads: str, in_order: bool = False) -> R
 def _table_where(holds: Callable[[Graph, Shared], Any]) -> RequestOf:
     """Return a request for the study's table where something holds of a run."""
 
-    def request(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    def request(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
         return _about_table(graph, shared, section) if holds(graph, shared) else None
 
     return request
@@ -90,7 +90,7 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     return [fit for fit in fits if fit.wildcards["layer"] == last[fit.wildcards["model"]]]
 
 
-def _order(shared: Shared, section: Section) -> dict[str, Any]:
+def _order(shared: Shared, section: InformationSection) -> dict[str, Any]:
     """Return names of datasets, models and groups of these in the configuration's order."""
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
     names = {"datasets": list(shared.datasets), "models": list(shared.models)}
@@ -101,7 +101,7 @@ def _order(shared: Shared, section: Section) -> dict[str, Any]:
 def _about_table(
     graph: Graph,
     shared: Shared,
-    section: Section,
+    section: InformationSection,
     content: Mapping[str, Any] | None = None,
     reads: Mapping[str, tuple[str, ...]] | None = None,
     **inputs: list[Product],
@@ -114,7 +114,7 @@ def _about_table(
     return Request({"table": table, **inputs}, content, reads or {})
 
 
-def _learning_curve(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _learning_curve(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     if not graph.select("learning_curve"):
         return None
     table = graph.select("table", table="learning_curve")
@@ -137,7 +137,7 @@ def _several_layers(graph: Graph, shared: Shared) -> bool:
     return any(len(names) >= FEWEST_POINTS for names in layers.values())
 
 
-def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _structure(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     """Ask where plain targets of two families, or of two protocols, were fitted to one place."""
     probes = {probe.name: probe for probe in section.probes}
     fits = last_layer_fits(graph, shared)
@@ -154,7 +154,7 @@ def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None
     return _about_table(graph, shared, section, content, {"fits": ("details",)}, fits=compared)
 
 
-def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _training(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     if not (fits := last_layer_fits(graph, shared)):
         return None
     return Request(
@@ -164,7 +164,7 @@ def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:
     )
 
 
-def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _breakdown(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     if not (fits := last_layer_fits(graph, shared)):
         return None
     names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
@@ -184,7 +184,7 @@ def _several(graph: Graph, shared: Shared, value: Callable[[Dataset], float | No
     return any(len(space - {None}) > 1 for space in values.values())
 
 
-def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _complexity(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     """Compare spaces of one kind that differ in their size, the commonest kind of the run."""
     kinds = Counter(dataset.space.kind for dataset in shared.datasets.values())
     kind = kinds.most_common(1)[0][0]
@@ -193,7 +193,7 @@ def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | Non
     return _about_table(graph, shared, section, {"cells": cells}) if several else None
 
 
-def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _resolution(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     names = {name for family in section.families for name in family.models}
     fits = [fit for fit in last_layer_fits(graph, shared) if fit.wildcards["model"] in names]
     indexes = {fit.inputs["index"][0].path(): fit.inputs["index"][0] for fit in fits}
@@ -205,7 +205,7 @@ def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | Non
     return _about_table(graph, shared, section, content, indexes=list(indexes.values()))
 
 
-def _occlusion(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _occlusion(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     statistics = graph.select("table", table="scene_statistics")
     if not statistics or not _several(graph, shared, _camera_height):
         return None
@@ -217,7 +217,7 @@ def _camera_height(dataset: Dataset) -> float | None:
     return render.camera_height if isinstance(render, SolidsRenderer) else None
 
 
-def _natural(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _natural(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
     """Datasets of natural images are those that are read, CLEVR's drawn ones left out."""
     natural = [
         name
@@ -237,7 +237,7 @@ _figure = partial(FigureEntry.build, _HERE)
 STUDY = Study(
     name="binding_information",
     title="Binding information",
-    section=f"{_HERE}.config:Section",
+    section=f"{_HERE}.config:InformationSection",
     problems=problems,
     products=add_products,
     steps=STEPS,

@@ -11,7 +11,7 @@ from bindscope.studies.binding_information.quantities import BEYOND, BOUNDS, PAP
 from bindscope.studies.binding_information.views import measured
 from bindscope.tables.flags import has_flag, unusable
 from bindscope.tables.numbers import at_least, number
-from bindscope.tables.quoted import Record
+from bindscope.tables.quoted import TableRow
 
 NOTICEABLE_BITS = 0.1
 
@@ -108,7 +108,7 @@ def controls(table: pd.DataFrame) -> list[str]:
     return [text]
 
 
-def row_name(row: Record) -> str:
+def row_name(row: TableRow) -> str:
     """Name a row by its labels."""
     control = "" if row["control"] == "none" else f", {row['control']}"
     return (

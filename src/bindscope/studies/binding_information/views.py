@@ -29,9 +29,9 @@ from bindscope.studies.binding_information.registry import known_families
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.tables import quoted
 from bindscope.tables.flags import UNUSABLE, has_flag
-from bindscope.tables.groups import Groups, complete_groups, group_names
+from bindscope.tables.groups import GroupMappings, complete_groups, group_names
 from bindscope.tables.quantities import Quantity
-from bindscope.tables.quoted import Quoted, Record, name_order, over_models
+from bindscope.tables.quoted import Quoted, TableRow, name_order, over_models
 from bindscope.tables.rules import layer_number
 from bindscope.tables.schema import frame_of
 
@@ -176,13 +176,13 @@ def quote(
     )
 
 
-def parts_of(row: Record) -> tuple[Quantity, ...]:
+def parts_of(row: TableRow) -> tuple[Quantity, ...]:
     """Return the parts that a dataset's rows have; counts and pairing are one where not counted."""
     counted = pd.notna(row.get(COUNTS.entropy)) and pd.notna(row.get(PAIRING.value))
     return PARTS if counted else (FEATURES, BEYOND)
 
 
-def headline_part(row: Record) -> Quantity:
+def headline_part(row: TableRow) -> Quantity:
     """Return the part that a dataset's headline is about: the last of its parts."""
     return parts_of(row)[-1]
 
@@ -203,7 +203,9 @@ def strongest_baselines(table: pd.DataFrame, dataset: str, quantity: Quantity) -
 # --- Names and orders ---------------------------------------------------------------------------
 
 
-def order_models(models: Sequence[str], groups: Groups, controls: Collection[str]) -> list[str]:
+def order_models(
+    models: Sequence[str], groups: GroupMappings, controls: Collection[str]
+) -> list[str]:
     """Return names of models and of their groups, as configured, positive controls last."""
     last = group_names((name for name in models if name in controls), groups)
     return [*group_names((name for name in models if name not in controls), groups), *last]

@@ -22,8 +22,9 @@ from bindscope.statistics.means import mean_interval
 from bindscope.studies.concepts.decomposition import first_greatest
 from bindscope.studies.concepts.editing import derangement
 from bindscope.studies.concepts.recognition import Embedded, unit
-from bindscope.studies.concepts.set_separation import Row, number, scalar
+from bindscope.studies.concepts.set_separation import number, scalar
 from bindscope.studies.concepts.vectors import object_vectors, value_vectors
+from bindscope.tables.rows import Row
 
 NEGLIGIBLE = 1e-9  # of the largest singular value
 PERMUTATIONS = 20

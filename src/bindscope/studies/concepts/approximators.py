@@ -32,8 +32,9 @@ from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.recognition import Embedded, hits_of, scored
 from bindscope.studies.concepts.scenes import ObjectSplit, Scenes, split_objects
-from bindscope.studies.concepts.set_separation import Row, scalar
+from bindscope.studies.concepts.set_separation import scalar
 from bindscope.studies.concepts.vectors import one_hot_fit, one_hot_sum, value_columns
+from bindscope.tables.rows import Row
 
 
 class Fitted(NamedTuple):

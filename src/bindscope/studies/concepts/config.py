@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from bindscope.config.base import (
+    ConfigModel,
     DatasetName,
-    Model,
     ModelName,
     NameOf,
     NonNegativeInt,
@@ -39,14 +39,14 @@ Coverage = Annotated[float, Field(gt=0, lt=1)]
 # --- Controlled dual encoders -------------------------------------------------------------------
 
 
-class ProductOptions(Model):
+class ProductOptions(ConfigModel):
     """An object is the element-wise product of its concepts' vectors; objects are summed."""
 
     kind: Literal["product"]
     dim: PositiveInt = Field(64, description="Dimensions of the embedding.")
 
 
-class MlpSetOptions(Model):
+class MlpSetOptions(ConfigModel):
     """An object is an MLP's answer to its concepts' vectors; objects are summed."""
 
     kind: Literal["mlp_set"]
@@ -54,7 +54,7 @@ class MlpSetOptions(Model):
     hidden: PositiveInt = Field(128, description="Width of the hidden layer.")
 
 
-class TransformerOptions(Model):
+class TransformerOptions(ConfigModel):
     """A scene is a sequence of tokens; positions are sinusoids, blocks normalize first."""
 
     kind: Literal["transformer"]
@@ -70,7 +70,7 @@ Encoder = Annotated[
 ]
 
 
-class DualTraining(Model):
+class DualTraining(ConfigModel):
     """How dual encoders are trained: contrastively, on scenes that are drawn for each step."""
 
     steps: PositiveInt = Field(1000, description="Optimizer steps.")
@@ -96,7 +96,7 @@ class DualTraining(Model):
     )
 
 
-class DualEncoders(Model):
+class DualEncoders(ConfigModel):
     """Dual encoders of one kind; each space and query pool is one job."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -132,12 +132,12 @@ class DualEncoders(Model):
 
 # --- Embeddings ---------------------------------------------------------------------------------
 
-Vectors = Literal["cls", "mean", "joint", "text"]
+EmbeddingKind = Literal["cls", "mean", "joint", "text"]
 # Sources whose scenes may all fill their slots; a job refuses one that does not.
 FILLED = ("table", "pug_spare", "python")
 
 
-class PlantedEncoder(Model):
+class PlantedEncoder(ConfigModel):
     """An encoder of known structure: a sum over slots of Gaussian vectors, variance 1 each."""
 
     name: Slug = Field(description="In results, in place of a model's name.")
@@ -154,13 +154,13 @@ class PlantedEncoder(Model):
     )
 
 
-Kind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
+ApproximatorKind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
 
 
-class Approximator(Model):
+class Approximator(ConfigModel):
     """A family of maps from the values of a scene's objects to its embedding."""
 
-    kind: Kind = Field(
+    kind: ApproximatorKind = Field(
         description="`additive`: a vector per value and slot; `per_object`, `global`: products of "
         "such vectors within objects, or over all, in addition; an MLP; trees."
     )
@@ -184,7 +184,7 @@ class ApproximatorOptions(Approximator):
     name: Slug = Field(description="Name in tables and figures.")
 
 
-class Complexity(Model):
+class Complexity(ConfigModel):
     """Approximators, trained on scenes of some objects and scored on scenes of the others."""
 
     approximators: tuple[ApproximatorOptions, ...] = Field(min_length=1, description="Which.")
@@ -203,7 +203,7 @@ PlantedName = Annotated[Slug, NameOf(("planted",))]
 DualEncoderName = Annotated[Slug, NameOf(("dual_encoders",))]
 
 
-class Analysis(Model):
+class Analysis(ConfigModel):
     """Embeddings of datasets, and what is measured of them."""
 
     name: Slug = Field(description="Name in tables.")
@@ -217,7 +217,7 @@ class Analysis(Model):
     )
     planted: tuple[PlantedName, ...] = Field((), description="Names of planted encoders.")
     models: tuple[ModelName, ...] = Field((), description="Names of models.")
-    vectors: tuple[Vectors, ...] = Field(
+    vectors: tuple[EmbeddingKind, ...] = Field(
         ("cls",),
         min_length=1,
         description="Of models: [CLS] or the mean of patches after the last layer, images in the "
@@ -260,7 +260,7 @@ class Analysis(Model):
     )
 
 
-class ConceptSection(Model):
+class ConceptSection(ConfigModel):
     """How concepts are bound in embeddings, and by encoders that are trained to."""
 
     planted: tuple[PlantedEncoder, ...] = Field(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 from bindscope.core.graph import Product
-from bindscope.core.work import Work, sides
+from bindscope.core.work import Content, Work, sides
 from bindscope.graph.cost import n_of, shape_of
 from bindscope.graph.towers import text_width, tower_of
 from bindscope.studies.concepts.counting import (
@@ -19,7 +17,6 @@ from bindscope.studies.concepts.counting import (
 
 DECIDES_NOTHING = True
 
-Content = Mapping[str, Any]
 
 # Bytes of a row, of the rows of an approximator at a coverage, and of a row of scores.
 _ROW, _OF_COVERAGE, _SCORE = 330, 17_500, 600

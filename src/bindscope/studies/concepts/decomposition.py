@@ -15,7 +15,7 @@ import numpy as np
 from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.studies.concepts.recognition import Embedded, recognize, unit
 from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.set_separation import Row, scalar
+from bindscope.studies.concepts.set_separation import scalar
 from bindscope.studies.concepts.vectors import (
     Estimator,
     ObjectVectors,
@@ -23,6 +23,7 @@ from bindscope.studies.concepts.vectors import (
     object_vectors,
     value_vectors,
 )
+from bindscope.tables.rows import Row
 
 SIMILARITIES_AT_ONCE = 20_000_000
 

@@ -28,7 +28,6 @@ from bindscope.studies.concepts.recognition import Embedded, Readout, fit_probes
 from bindscope.studies.concepts.scenes import Flags, Scenes
 from bindscope.studies.concepts.set_separation import (
     Expected,
-    Row,
     accuracies,
     expected_of_objects,
     expected_of_values,
@@ -44,6 +43,7 @@ from bindscope.studies.concepts.vectors import (
     one_hot_sum,
     value_columns,
 )
+from bindscope.tables.rows import Row
 
 # Of one concept type: each is compared with all scenes, and intervals resample objects anyway. All
 # pairs of 400 objects have 304,000.
@@ -51,7 +51,7 @@ MOST_EDITS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Edits:
+class ValueEdits:
     """Which object of which scene is exchanged for which, int64 (e,) each."""
 
     base: Integers
@@ -60,12 +60,12 @@ class Edits:
     new: Integers
     target: Integers  # the scene with the new object; -1 where there is none
 
-    def take(self, which: Flags) -> Edits:
+    def take(self, which: Flags) -> ValueEdits:
         """Return some of the edits."""
-        return Edits(*(part[which] for part in vars(self).values()))
+        return ValueEdits(*(part[which] for part in vars(self).values()))
 
 
-def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> Edits:
+def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> ValueEdits:
     """Draw an edit per slot that changes one value of its object to one that the scene has not.
 
     Only scenes whose objects differ in every other concept type are edited: else the probes of
@@ -82,11 +82,11 @@ def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> Edits:
     new = np.ravel_multi_index(tuple(values.T), scenes.sizes)
     changed = scenes.slots[base].copy()
     changed[np.arange(len(base)), slots] = new
-    edits = Edits(base, slots, scenes.slots[base, slots], new, scenes.find(changed))
+    edits = ValueEdits(base, slots, scenes.slots[base, slots], new, scenes.find(changed))
     return edits.take(np.asarray(~present.all(axis=1)))
 
 
-def drawn_edits(edits: Edits, most: int = MOST_EDITS, seed: int = 0) -> Edits:
+def drawn_edits(edits: ValueEdits, most: int = MOST_EDITS, seed: int = 0) -> ValueEdits:
     """Return at most so many edits, drawn at random where there are more."""
     n = len(edits.base)
     if n <= most:
@@ -115,7 +115,7 @@ def editing_rows(
 
 
 def edited(
-    embedded: Embedded, vectors: ObjectVectors, edits: Edits, strengths: Sequence[float]
+    embedded: Embedded, vectors: ObjectVectors, edits: ValueEdits, strengths: Sequence[float]
 ) -> Iterator[Row]:
     """Carry out edits and judge them; intervals resample the objects before and after them.
 
@@ -160,7 +160,7 @@ def _expected(scenes: Scenes, target: Integers, readout: Readout) -> dict[str, E
 
 
 def _hits(
-    embedded: Embedded, edits: Edits, difference: Doubles, strength: float
+    embedded: Embedded, edits: ValueEdits, difference: Doubles, strength: float
 ) -> dict[str, Doubles]:
     """Return the hits of edits (e,) of a strength by measure."""
     scenes, readout = embedded.scenes, embedded.readout

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import GREY, PALETTE
-from bindscope.figures.facets import Grid, Look, colored, crossed, facets, wrapped
+from bindscope.figures.facets import FacetGrid, Look, colored, crossed, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some, table_of
 from bindscope.figures.style import (
     handle,
@@ -254,7 +254,7 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
 
 def _approximators(
     rows: pd.DataFrame, whats: tuple[str, ...], x: str, title: Callable[[Any], str]
-) -> tuple[Grid, dict[str, Look]]:
+) -> tuple[FacetGrid, dict[str, Look]]:
     """Draw a line per approximator, and what a bag of concepts reaches, by `name` and `what`."""
     look: dict[str, Look] = {**looks(list(dict.fromkeys(rows["variant"])))}
     look[_BAG] = {**_FLOOR, "color": GREY}

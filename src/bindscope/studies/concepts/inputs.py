@@ -14,7 +14,7 @@ from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.planted_encoders import ENCODERS, Planted
+from bindscope.studies.concepts.planted_encoders import ENCODERS, PlantedVectors
 from bindscope.studies.concepts.recognition import Embedded
 from bindscope.studies.concepts.registry import DUAL_RUNS
 from bindscope.studies.concepts.scenes import Scenes, values_of
@@ -100,7 +100,7 @@ def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str,
 
     Slots (n, m) are -1 where they are empty.
     """
-    tables = Planted(encoder["dim"], 0, encoder["slot_effect"], slots >= 0)
+    tables = PlantedVectors(encoder["dim"], 0, encoder["slot_effect"], slots >= 0)
     return ENCODERS[encoder["kind"]](Scenes(np.maximum(slots, 0), tuple(sizes)), tables)
 
 

@@ -39,8 +39,8 @@ from bindscope.studies.concepts.counting import FEWER_SLOTS, SPLITS_BY, SplitBy,
 from bindscope.studies.concepts.recognition import Embedded, Readout, queries
 from bindscope.studies.concepts.registry import ANALYSES
 from bindscope.studies.concepts.scenes import Parts, Scenes, ids_of, split_scenes
-from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.vectors import SingleScenes
+from bindscope.tables.rows import Row
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,12 +22,12 @@ from bindscope.studies.concepts.alignment import alignment_rows
 from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.editing import editing_rows
-from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup, per_object
+from bindscope.studies.concepts.planted_encoders import PlantedVectors, additive, lookup, per_object
 from bindscope.studies.concepts.recognition import Embedded, queries, recognition_rows
 from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import OUTCOME
+from bindscope.tables.rows import Row
 from bindscope.tables.schema import frame_of
 
 SIZES, DIM = (4, 4), 48
@@ -70,17 +70,17 @@ def read_and_edit(
 
 def values(scenes: Scenes, seed: int, dim: int = DIM, slot_effect: float = 0.3) -> Doubles:
     """Values, with vectors that hardly depend on the slot."""
-    return additive(scenes, Planted(dim, seed, slot_effect))
+    return additive(scenes, PlantedVectors(dim, seed, slot_effect))
 
 
 def objects(scenes: Scenes, seed: int, dim: int = DIM) -> Doubles:
     """Values, and a vector of its own for each object: binding that follows from no rule."""
-    return lookup(scenes, Planted(dim, seed, 0.3))
+    return lookup(scenes, PlantedVectors(dim, seed, 0.3))
 
 
 def products(scenes: Scenes, seed: int, dim: int = DIM) -> Doubles:
     """Products of values' vectors: binding that follows a rule."""
-    return per_object(scenes, Planted(dim, seed, 0.3))
+    return per_object(scenes, PlantedVectors(dim, seed, 0.3))
 
 
 def histogram(scenes: Scenes, seed: int) -> Doubles:

@@ -18,7 +18,7 @@ from bindscope.studies.concepts.scenes import Flags, Scenes
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedVectors:
     """What the tables of an encoder are drawn from."""
 
     dim: int  # with fewer than objects, linear probes cannot distinguish all objects
@@ -54,12 +54,12 @@ class Planted:
         return vectors
 
 
-def additive(scenes: Scenes, planted: Planted) -> Doubles:
+def additive(scenes: Scenes, planted: PlantedVectors) -> Doubles:
     """Sum of the values' vectors: both levels of decomposition hold, and it does not bind."""
     return np.asarray(planted.concepts(scenes, 1).sum(axis=(1, 2)))
 
 
-def lookup(scenes: Scenes, planted: Planted, weight: float = 1.0) -> Doubles:
+def lookup(scenes: Scenes, planted: PlantedVectors, weight: float = 1.0) -> Doubles:
     """Sum of the values' vectors and of a vector per object that follows from no rule.
 
     Probes recognize the objects, and no approximator predicts those it has not seen.
@@ -67,12 +67,12 @@ def lookup(scenes: Scenes, planted: Planted, weight: float = 1.0) -> Doubles:
     return np.asarray(additive(scenes, planted) + weight * planted.objects(scenes, 2).sum(axis=1))
 
 
-def per_object(scenes: Scenes, planted: Planted) -> Doubles:
+def per_object(scenes: Scenes, planted: PlantedVectors) -> Doubles:
     """Sum over objects of the product of their values' vectors, coordinate by coordinate."""
     return np.asarray(planted.concepts(scenes, 3).prod(axis=2).sum(axis=1))
 
 
-def global_product(scenes: Scenes, planted: Planted, spread: float = 0.5) -> Doubles:
+def global_product(scenes: Scenes, planted: PlantedVectors, spread: float = 0.5) -> Doubles:
     """Sum of the values' vectors, and the product over all of 1 + spread times others.
 
     About 1, since a product about 0 has no linear part: about 1 it holds the products
@@ -82,7 +82,7 @@ def global_product(scenes: Scenes, planted: Planted, spread: float = 0.5) -> Dou
     return np.asarray(additive(scenes, planted) + product)
 
 
-ENCODERS: dict[str, Callable[[Scenes, Planted], Doubles]] = {
+ENCODERS: dict[str, Callable[[Scenes, PlantedVectors], Doubles]] = {
     "additive": additive,
     "lookup": lookup,
     "per_object": per_object,
@@ -108,7 +108,7 @@ def pairs(n: int | None, random_state: int) -> Example:
     scenes = Scenes.all_of((len(COLORS), len(SHAPES)))
     order = np.random.default_rng(random_state).permutation(len(scenes))
     scenes = scenes.take(np.sort(order[: N_SCENES if n is None else n]))
-    planted = Planted(DIM, random_state, SLOT_EFFECT)
+    planted = PlantedVectors(DIM, random_state, SLOT_EFFECT)
     arrays = {
         "values": additive(scenes, planted),
         "products": per_object(scenes, planted),

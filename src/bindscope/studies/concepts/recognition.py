@@ -29,7 +29,6 @@ from bindscope.studies.concepts.scenes import Flags, Parts, Scenes, completeness
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
     Expected,
-    Row,
     accuracies,
     expected_of_objects,
     expected_of_values,
@@ -37,6 +36,7 @@ from bindscope.studies.concepts.set_separation import (
     strata_of,
 )
 from bindscope.studies.concepts.vectors import SingleScenes
+from bindscope.tables.rows import Row
 
 TOLERANCE = 1e-6  # nats
 ITERATIONS = 1000
@@ -114,7 +114,7 @@ class Readout:
         return unit(z) if self.center is None else centered(z, *self.center)
 
 
-class Target(NamedTuple):
+class RecognitionTarget(NamedTuple):
     """A `measure` of the tables, and its `meaning` there; all else follows from this.
 
     `hits` says of embeddings (n, d) of scenes how far each is recognized, (n,), `expected` what
@@ -127,12 +127,12 @@ class Target(NamedTuple):
 
 
 TARGETS: Final = {
-    "concept": Target(
+    "concept": RecognitionTarget(
         "values, a mean over types; of edits the values of all types at once",
         lambda readout, z, scenes: readout.concept_hits(z, scenes).mean(axis=1),
         lambda readout, scenes: expected_of_values(scenes, "mean"),
     ),
-    "object": Target(
+    "object": RecognitionTarget(
         "both objects of a pair are recognized",
         lambda readout, z, scenes: readout.object_hits(z, scenes),
         lambda readout, scenes: expected_of_objects(scenes, readout.candidates),

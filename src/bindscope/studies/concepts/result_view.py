@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.arrays.result import Result, Summary, View, claims_line
 from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
@@ -18,7 +18,7 @@ from bindscope.statistics.claims import Effect
 from bindscope.studies.concepts.claims import CLAIMS, ESTIMATOR, effects
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA, OF_A_RUN
 from bindscope.tables.numbers import number
-from bindscope.tables.rows import rows_with
+from bindscope.tables.rows import Row, rows_with
 from bindscope.tables.schema import frame_of, label
 
 # Analysis -> which of its rows are quoted, in the order of a summary.

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from math import factorial, isfinite
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -24,6 +24,7 @@ from bindscope.statistics.node_bootstrap import resampled_set_means, set_interva
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
 from bindscope.studies.concepts.scenes import Flags, Scenes, ids_of, values_of
+from bindscope.tables.rows import Row
 
 RESAMPLES = 1000
 SCENES_AT_ONCE = 8192
@@ -204,9 +205,6 @@ def strata_of(scenes: Scenes) -> dict[str, Flags]:
         "shared": scenes.shared,
         "none": ~scenes.shared,
     }
-
-
-Row = dict[str, Any]
 
 
 def number(value: float) -> float | None:

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pandas as pd
 
-from bindscope.studies.concepts.config import Kind
+from bindscope.studies.concepts.config import ApproximatorKind
 from bindscope.studies.concepts.counting import SPLITS_BY
 from bindscope.studies.concepts.recognition import TARGETS
 from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
@@ -271,7 +271,7 @@ _FITS = (
         "kind",
         "Kind of approximator; of generalization, of encoder.",
         _ANALYSES,
-        values=(*get_args(Kind), *ENCODERS),
+        values=(*get_args(ApproximatorKind), *ENCODERS),
         null="allowed",
     ),
     count(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from bindscope.codes.values import Group, named_groups
+from bindscope.codes.values import NamedValues, named_groups
 from bindscope.core.interfaces import Inputs
 from bindscope.core.store.reader import open_store
 from bindscope.figures.colors import INK, WIDTH_IN
@@ -39,7 +39,7 @@ class Sheet(NamedTuple):
     boxes: npt.NDArray[np.integer[Any]]  # left, top, right, bottom in pixels, (n, M, 4); -1: none
 
 
-def describe(cells: npt.NDArray[np.integer[Any]], groups: Sequence[Group]) -> list[str]:
+def describe(cells: npt.NDArray[np.integer[Any]], groups: Sequence[NamedValues]) -> list[str]:
     """Name the objects of a scene, int (M,), a line each: ``red circle``, or ``color 3, shape 1``.
 
     Groups are names of the features and of their values.
@@ -75,7 +75,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
 
 
 @figure(_read)
-def scenes(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -> Figure:
+def scenes(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[NamedValues]]) -> Figure:
     """A row of scenes per dataset, each object's box, and below each scene its objects."""
     some(sheets, "No dataset has images.")
     lines = {

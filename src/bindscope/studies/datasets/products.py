@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bindscope.config.base import Model
+from bindscope.config.base import ConfigModel
 from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.codes import Dataset
 from bindscope.config.genome import GenomeSource
@@ -33,7 +33,7 @@ STEPS = (
 )
 
 
-def add_products(graph: Graph, shared: Shared, section: Model) -> None:
+def add_products(graph: Graph, shared: Shared, section: ConfigModel) -> None:
     """Add the entropies of every dataset, and statistics of the scenes that others drew."""
     del section
     for dataset in shared.datasets.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bindscope.config.base import Model
+from bindscope.config.base import ConfigModel
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.core.splits import SPLITS
@@ -15,7 +15,7 @@ DECIDES_NOTHING = True
 _HERE = "bindscope.studies.datasets"
 
 
-def _priors(graph: Graph, shared: Shared, section: Model) -> Request | None:
+def _priors(graph: Graph, shared: Shared, section: ConfigModel) -> Request | None:
     inputs = {
         "priors": graph.select("priors", "counted_priors"),
         "assignments": graph.select("assignment_priors"),
@@ -23,12 +23,12 @@ def _priors(graph: Graph, shared: Shared, section: Model) -> Request | None:
     return Request(inputs) if any(inputs.values()) else None
 
 
-def _scene_statistics(graph: Graph, shared: Shared, section: Model) -> Request | None:
+def _scene_statistics(graph: Graph, shared: Shared, section: ConfigModel) -> Request | None:
     statistics = graph.select("scene_statistics")
     return Request({"statistics": statistics}) if statistics else None
 
 
-def _scenes(graph: Graph, shared: Shared, section: Model) -> Request | None:
+def _scenes(graph: Graph, shared: Shared, section: ConfigModel) -> Request | None:
     """A shard of every dataset that has images, of test scenes if there are, and what names them.
 
     It is there before any model ran. The values of read datasets have the names that their records

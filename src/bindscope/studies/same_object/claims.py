@@ -44,7 +44,7 @@ from bindscope.studies.same_object.views import (
     in_groups,
     where_validation_is_best,
 )
-from bindscope.tables.groups import Groups
+from bindscope.tables.groups import GroupMappings
 from bindscope.tables.quantities import Quantity
 
 EDITS_TABLE = "same_object_edits"
@@ -252,7 +252,7 @@ CERTAIN = 4.0  # half widths above 0, beyond which no correction for several tes
 Gains = NDArray[np.float64]  # value, low, high of each model, as shares of pairs, (n, 3)
 
 
-def study_effects(tables: Mapping[str, pd.DataFrame], groups: Groups) -> list[Effect]:
+def study_effects(tables: Mapping[str, pd.DataFrame], groups: GroupMappings) -> list[Effect]:
     """Return the effects of all claims of the chapter, from its tables."""
     effects = probe_effects(in_groups(tables["same_object"], groups))
     return effects + (edit_effects(tables[EDITS_TABLE]) if EDITS_TABLE in tables else [])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from bindscope.config.base import (
+    ConfigModel,
     DatasetName,
-    Model,
     ModelName,
     NonNegativeInt,
     PositiveInt,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DECIDES_NOTHING = True
 
 
-class _Scorer(Model):
+class _Scorer(ConfigModel):
     name: Slug = Field(description="Name in paths, tables and figures.")
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
@@ -159,7 +159,7 @@ FAMILIES = {
 PatchGrid = tuple[PositiveInt, PositiveInt]
 
 
-class PatchSampling(Model):
+class PatchSampling(ConfigModel):
     """The patches of each image that all models and probes of a patch grid share."""
 
     n_patches: Annotated[int, Field(ge=2)] = Field(
@@ -213,7 +213,7 @@ class PairFits(Grid):
     )
 
 
-class OfFits(Model):
+class OfFits(ConfigModel):
     """Quadratic probes that entries of `fits` fit to models."""
 
     datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
@@ -231,7 +231,7 @@ class Geometry(OfFits):
     """Places, copies, and probes across layers."""
 
 
-class Retrained(Model):
+class Retrained(ConfigModel):
     """Probes that are fitted again to edited tokens; the edited probe always is."""
 
     probes: tuple[ProbeName, ...] = Field(
@@ -265,7 +265,7 @@ class Effects(OfFits):
     )
 
 
-class PairSection(Model):
+class PairSection(ConfigModel):
     """Which pairs of patches, which probes of them, on which models."""
 
     sampling: PatchSampling = Field(PatchSampling(), description="Patches and their labels.")

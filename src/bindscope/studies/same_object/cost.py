@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from bindscope.core.graph import Product
-from bindscope.core.work import METADATA, Work, stored
+from bindscope.core.work import METADATA, Content, Work, stored
 from bindscope.graph.cost import extraction, image_px, image_side
 from bindscope.graph.towers import tower_of
 
 DECIDES_NOTHING = True
 
-Content = Mapping[str, Any]
 
 PAIR_BYTES, BLOCK = 48, 2**21  # `data.PAIR_BYTES` and `data.BLOCK`, which are beside torch
 _COPIES, _IMAGE_DIMS = 32, 64  # `scorers.convex.COPIES`, `scorers.classes.IMAGE_DIMS`

@@ -40,7 +40,7 @@ from bindscope.studies.same_object.views import (
     over_models,
     without_loss,
 )
-from bindscope.tables.groups import Groups, with_groups
+from bindscope.tables.groups import GroupMappings, with_groups
 from bindscope.tables.numbers import number
 
 _LABELS = ("dataset", "model", "layer", "probe")
@@ -229,7 +229,7 @@ def _rows(table: pd.DataFrame) -> PageTable:
 _GEOMETRY = "same_object_geometry"
 
 
-def _geometry(tables: Mapping[str, pd.DataFrame], groups: Groups) -> list[Section]:
+def _geometry(tables: Mapping[str, pd.DataFrame], groups: GroupMappings) -> list[Section]:
     """Return what scores and tokens are like; no section where nothing was measured."""
     if _GEOMETRY not in tables or tables[_GEOMETRY].empty:
         return []

@@ -22,7 +22,7 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.checkpoint import (
     Checkpoints,
-    State,
+    SavedState,
     join_states,
     remember,
     split_states,
@@ -50,14 +50,14 @@ class ProbeResult:
     # float32 (n, 5): what `metrics.Tally.of_images` counts of each test image.
     of_images: npt.NDArray[np.float32]
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Return it as a checkpoint holds it."""
         arrays = {"images": self.of_images} | {f"w.{name}": w for name, w in self.weights.items()}
         tensors = {name: torch.from_numpy(np.asarray(a, order="C")) for name, a in arrays.items()}
         return tensors, {"row": self.row, "strata": self.strata}
 
     @classmethod
-    def from_state(cls, state: State) -> ProbeResult:
+    def from_state(cls, state: SavedState) -> ProbeResult:
         """Return that of a checkpoint."""
         tensors, record = state
         weights = {n.removeprefix("w."): w.numpy() for n, w in tensors.items() if n != "images"}
@@ -215,7 +215,7 @@ def fit_layers(
     """
     skipped = len(open_store(samples[-1]).attributes["skipped"])
 
-    def fit_layer(layer: str, data: list[PairData], parts: Checkpoints | None) -> State:
+    def fit_layer(layer: str, data: list[PairData], parts: Checkpoints | None) -> SavedState:
         results = fit_probe(
             probe,
             *data,

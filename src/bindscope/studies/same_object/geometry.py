@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from bindscope.core.array_types import Doubles
-from bindscope.fitting.checkpoint import Checkpoints, State, each
+from bindscope.fitting.checkpoint import Checkpoints, SavedState, each
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
@@ -263,7 +263,7 @@ def measured_rows(
     width = next(iter(tests.values())).valid.shape[1]
     copy_of, purity = (beside[name][:, :width] for name in ("copy_of", "purity"))
 
-    def measure(part: tuple[str, str]) -> State:
+    def measure(part: tuple[str, str]) -> SavedState:
         layer, what = part
         probe, test = probes[layer], tests[layer]
         if what == "scores":

@@ -32,7 +32,7 @@ from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import ArrayRows, whole
-from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
+from bindscope.scenes.patch_labels import GridShape, PatchLabels, patch_labels
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer, PatchSampling
 from bindscope.studies.same_object.data import PairData, trimmed
 from bindscope.studies.same_object.estimates import add_leads
@@ -243,7 +243,9 @@ class SplitSample:
         return replace(self.data, tokens=ArrayRows(out))
 
 
-def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[PatchLabels, Grid]:
+def read_labels(
+    segments: Any, classes: Any, n: int, n_patches: int
+) -> tuple[PatchLabels, GridShape]:
     """Label the patches of images by segments and classes, as `measure.same_object` has them.
 
     Objects are numbered from 1 on in each image, in the order of their ids; all have class 0 where
@@ -285,7 +287,7 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[Pa
     return PatchLabels(instances, patch_classes, stuff, purity), grid
 
 
-def _grid(shape: tuple[int, ...], n_patches: int) -> Grid:
+def _grid(shape: tuple[int, ...], n_patches: int) -> GridShape:
     """Return rows and columns of the patches."""
     if len(shape) == 2:
         side = isqrt(n_patches)
@@ -397,7 +399,7 @@ def _classes_of_objects(
 
 
 def draw_samples(
-    labels: PatchLabels, grid: Grid, index: Mapping[str, Integers], sampling: PatchSampling
+    labels: PatchLabels, grid: GridShape, index: Mapping[str, Integers], sampling: PatchSampling
 ) -> dict[str, SplitSample]:
     """Draw patches of each image of every split as the pipeline does."""
     samples: dict[str, SplitSample] = {}

@@ -21,7 +21,7 @@ from bindscope.core.progress import Progress
 from bindscope.core.splits import SplitName
 from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
+from bindscope.scenes.patch_labels import GridShape, PatchLabels, patch_labels
 from bindscope.scenes.placement import RandomWords
 from bindscope.studies.same_object.config import PatchSampling
 
@@ -109,7 +109,7 @@ def write_samples(
     shards: Sequence[Path | str],
     split: SplitName,
     n_images: int,
-    grid: Grid,
+    grid: GridShape,
     groups: Mapping[str, int],
     sampling: PatchSampling,
     writer: StoreWriter,
@@ -156,7 +156,7 @@ def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[An
 def _labelled(
     shards: Sequence[Path | str],
     n: int,
-    grid: Grid,
+    grid: GridShape,
     groups: Mapping[str, int],
     sampling: PatchSampling,
 ) -> Iterator[tuple[PatchLabels, NDArray[Any]]]:

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bindscope.arrays.near_duplicates import DUPLICATES_REASON
-from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.arrays.result import Result, Summary, View, claims_line
 from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
@@ -25,6 +25,7 @@ from bindscope.studies.same_object.quantities import (
 from bindscope.studies.same_object.scores import ACCURACY, IMAGE_MAJORITY, LAST_LAYER_LEAD
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.tables.numbers import number
+from bindscope.tables.rows import Row
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.

@@ -29,8 +29,8 @@ from bindscope.tables.schema import (
     MODEL,
     SLUG,
     Column,
+    RowRule,
     RowTable,
-    Rule,
     TableSchema,
     count,
     joined,
@@ -184,7 +184,7 @@ _ABOUT = (
 ROW_KEY = ("dataset", "model", "layer", "probe", "rank", "seed")
 
 
-def _ordered(*intervals: tuple[str, str]) -> Rule:
+def _ordered(*intervals: tuple[str, str]) -> RowRule:
     """Return the rule that intervals have no end, or two, the lower one first."""
 
     def good(frame: pd.DataFrame) -> pd.Series[bool]:

@@ -18,7 +18,7 @@ from bindscope.studies.same_object.quantities import (
 )
 from bindscope.studies.same_object.scores import OF_PROBES
 from bindscope.tables import quoted
-from bindscope.tables.groups import Groups, complete_groups, group_names, with_groups
+from bindscope.tables.groups import GroupMappings, complete_groups, group_names, with_groups
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
@@ -37,7 +37,7 @@ def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> di
     return {"table": in_groups(table, groups), "models": group_names(models, groups)}
 
 
-def in_groups(table: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+def in_groups(table: pd.DataFrame, groups: GroupMappings) -> pd.DataFrame:
     """Add the `group` of each model, its own name where a probe was not fitted to the whole group.
 
     A group's name stands for all of its training seeds, each read at the same layers.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from bindscope.config.base import DatasetName, Model, ModelName, Slug
+from bindscope.config.base import ConfigModel, DatasetName, ModelName, Slug
 from bindscope.config.grid import ModelGroup, group_problems
 from bindscope.config.models import ToyVision
 from bindscope.config.references import unknown
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 DECIDES_NOTHING = True
 
-Pairs = set[tuple[str, str]]
+LayerPairs = set[tuple[str, str]]
 
 
-class ReadAndUsed(Model):
+class ReadAndUsed(ConfigModel):
     """Toys of which both is known: what can be read of their image tokens, and what is used."""
 
     dataset: DatasetName = Field(
@@ -36,7 +36,7 @@ class ReadAndUsed(Model):
     )
 
 
-class Together(Model):
+class Together(ConfigModel):
     """What is joined: models that several studies measured on the same scenes."""
 
     datasets: tuple[DatasetName, ...] = Field((), description="Names of datasets.")
@@ -55,7 +55,7 @@ class Together(Model):
     )
 
 
-def _read_for_bits(section: Any) -> Pairs:
+def _read_for_bits(section: Any) -> LayerPairs:
     """Datasets and models of which study one has rows to join."""
     return {
         (dataset, model)
@@ -66,10 +66,10 @@ def _read_for_bits(section: Any) -> Pairs:
     }
 
 
-def _read_for_objects(section: Any) -> Pairs:
+def _read_for_objects(section: Any) -> LayerPairs:
     """Datasets and models with a quadratic probe of pairs, and one of positions to be ahead of."""
     families = {probe.name: probe.family for probe in section.probes}
-    pairs_by_family: dict[str, Pairs] = {"quadratic": set(), "position": set()}
+    pairs_by_family: dict[str, LayerPairs] = {"quadratic": set(), "position": set()}
     for block in section.fits:
         for family in pairs_by_family.keys() & {families.get(name) for name in block.probes}:
             pairs_by_family[family] |= {(d, m) for d in block.datasets for m in block.models}
@@ -78,7 +78,7 @@ def _read_for_objects(section: Any) -> Pairs:
 
 
 # Study -> what it measured, and what an entry of its `fits` needs for that.
-_MEASURED: Final[dict[str, tuple[Callable[[Any], Pairs], str]]] = {
+_MEASURED: Final[dict[str, tuple[Callable[[Any], LayerPairs], str]]] = {
     BITS: (_read_for_bits, f"tokens {' or '.join(TOKENS)}"),
     SAME_OBJECT: (_read_for_objects, "a quadratic probe, and one of family position"),
 }
@@ -95,7 +95,7 @@ def problems(config: Config, section: Together) -> Iterator[str]:
     for i, group in enumerate(section.groups):
         yield from unknown(f"groups.{i}.models", group.models, section.models)
     yield from group_problems(section.groups, section.models)
-    measured: dict[str, Pairs] = {}
+    measured: dict[str, LayerPairs] = {}
     for study, (pairs, _) in _MEASURED.items():
         if (study_config := getattr(config.studies, study)) is None:
             yield (
@@ -152,7 +152,7 @@ def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]
 
 
 def _not_joined(
-    key: str, names: Sequence[str], measured: Mapping[str, Pairs], i: int
+    key: str, names: Sequence[str], measured: Mapping[str, LayerPairs], i: int
 ) -> Iterator[str]:
     """Yield a line for each dataset (or model) that not all studies measured with one partner."""
     both = {pair[i] for pair in set.intersection(*measured.values())}

@@ -21,9 +21,9 @@ from bindscope.studies.binding_id.answers.rows import (
     right,
     share,
 )
-from bindscope.studies.binding_id.estimates import Effects, Estimates, Key, batches
+from bindscope.studies.binding_id.estimates import EffectKey, Estimates, LevelEffects, batches
 from bindscope.studies.binding_id.names import ACCOUNTS
-from bindscope.studies.binding_id.oracle import CELLS, Mechanism, Oracle
+from bindscope.studies.binding_id.oracle import CELLS, Mechanism, OracleEngine
 from bindscope.studies.binding_id.plans import Batch, Plan, Trial
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Rule, Words
 
@@ -37,19 +37,21 @@ _MECHANISMS: dict[str, Mechanism] = dict(
 )
 
 
-def exact_oracles() -> dict[str, Oracle]:
+def exact_oracles() -> dict[str, OracleEngine]:
     """Return an oracle of each account, by its name."""
-    return {name: Oracle(mechanism, 0.0, exact=True) for name, mechanism in _MECHANISMS.items()}
+    return {
+        name: OracleEngine(mechanism, 0.0, exact=True) for name, mechanism in _MECHANISMS.items()
+    }
 
 
-def true_estimates(oracle: Oracle, words: Words) -> Estimates:
+def true_estimates(oracle: OracleEngine, words: Words) -> Estimates:
     """Return an oracle's planted differences between slots, as if they had been estimated."""
     slots = range(len(words.places))
-    effects: dict[Key, Effects] = {}
+    effects: dict[EffectKey, LevelEffects] = {}
     for group in GROUPS:
         planted = np.stack([oracle.true_difference(group, words, (0, slot)) for slot in slots])
         values = np.repeat(planted[:, :, None], CELLS if group == "object" else 1, axis=2)
-        effects[group, "slot"] = Effects("slot", values)
+        effects[group, "slot"] = LevelEffects("slot", values)
     return Estimates(effects, np.zeros((oracle.layers, CELLS, oracle.width), np.float32))
 
 

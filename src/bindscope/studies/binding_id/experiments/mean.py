@@ -110,11 +110,11 @@ def differences(batch: Batch, group: Group, levels: Levels = "slot") -> list[Vec
     return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in batch.roles]
 
 
-Null = Callable[[Batch, Group, int, Vectors], Floats]
+NullVectors = Callable[[Batch, Group, int, Vectors], Floats]
 
 
 def _added(
-    batch: Batch, group: Group, level: Levels = "slot", null: Null | None = None
+    batch: Batch, group: Group, level: Levels = "slot", null: NullVectors | None = None
 ) -> list[Add]:
     """Return the addition to every role of a group: of differences, or of a null's vectors."""
     edits: list[Add] = []
@@ -168,7 +168,7 @@ def _draw(batch: Batch, group: Group) -> np.random.Generator:
     return rng(batch.seed, GROUPS.index(group), 0)
 
 
-_NULLS: dict[str, Null] = dict(
+_NULLS: dict[str, NullVectors] = dict(
     zip(NULLS, (_shared, _permuted, _other_thing, _content), strict=True)
 )
 

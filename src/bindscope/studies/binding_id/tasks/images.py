@@ -45,7 +45,7 @@ def draw(
 
 
 @dataclass(frozen=True)
-class Images:
+class LayoutImages:
     """Draws the images of a layout: a `Pictures` of `task`, without jitter."""
 
     layout: LayoutName

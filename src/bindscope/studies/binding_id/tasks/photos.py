@@ -26,7 +26,7 @@ from bindscope.studies.binding_id.answers.rows import comparisons, ends, lead, r
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, Tokens
 from bindscope.studies.binding_id.names import AGAINST, HIDDEN, RECORDS
 from bindscope.studies.binding_id.suite import ExperimentResult
-from bindscope.studies.binding_id.tasks.records import Record, read_records
+from bindscope.studies.binding_id.tasks.records import PhotoRecord, read_records
 from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm.checks import (
     CHECKED,
@@ -76,7 +76,7 @@ def ask_records(
 
 
 def answer_all(
-    engine: VisionLanguageEngine, records: Sequence[Record], samples: int, seed: int
+    engine: VisionLanguageEngine, records: Sequence[PhotoRecord], samples: int, seed: int
 ) -> ExperimentResult:
     """Answer the questions of all records; `samples` are of the bootstrap."""
     answered = [
@@ -93,7 +93,10 @@ def answer_all(
 
 
 def answer(
-    engine: VisionLanguageEngine, record: Record, draw: np.random.Generator, check: bool = False
+    engine: VisionLanguageEngine,
+    record: PhotoRecord,
+    draw: np.random.Generator,
+    check: bool = False,
 ) -> Answered:
     """Answer the questions of a record, with nothing hidden, the thing, and a place elsewhere.
 
@@ -109,7 +112,7 @@ def answer(
 
 
 def _answer(
-    engine: VisionLanguageEngine, record: Record, draw: np.random.Generator, check: bool
+    engine: VisionLanguageEngine, record: PhotoRecord, draw: np.random.Generator, check: bool
 ) -> Doubles:
     picture, k = record.picture()[None], len(record.items)
     questions = record.prompt.questions
@@ -146,7 +149,7 @@ def _answer(
 
 
 def elsewhere(
-    record: Record, role: int, image: ImageTokens, draw: np.random.Generator
+    record: PhotoRecord, role: int, image: ImageTokens, draw: np.random.Generator
 ) -> NDArray[np.int64] | None:
     """Return a box as large as a role's, with as many tokens, and none that show some thing.
 

@@ -36,7 +36,7 @@ TEXTS: dict[Group, str] = {"color": "mention", "item": "item"}
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class PhotoRecord:
     """Questions about one image: its file, or uint8 (height, width, 3).
 
     `size` is width and height in pixels as it is shown (turned as its EXIF data say). Where the
@@ -64,7 +64,7 @@ class Record:
             raise _unread(self.image, error) from error
 
 
-def read_records(path: Path | str) -> list[Record]:
+def read_records(path: Path | str) -> list[PhotoRecord]:
     """Read and check a file of records.
 
     InputError: names the file, the line and the remedy: if a line is no record, an image cannot be
@@ -118,7 +118,7 @@ class _Entry(BaseModel):
     questions: list[_Question] = Field(min_length=1)
 
 
-def parse_record(content: Any, where: str, folder: Path | str = "") -> Record:
+def parse_record(content: Any, where: str, folder: Path | str = "") -> PhotoRecord:
     """Check a record in memory: a mapping as in a file, whose `image` may be an array or of Pillow.
 
     `where` names it in errors, which are those of `read_records`; images are relative to `folder`.
@@ -150,7 +150,7 @@ def parse_record(content: Any, where: str, folder: Path | str = "") -> Record:
             )
     prompt = Prompt(context, tuple(question.text for question in entry.questions), spans)
     about = tuple(question.role for question in entry.questions)
-    return Record(where, image, size, prompt, np.array(boxes, np.int64), about, items)
+    return PhotoRecord(where, image, size, prompt, np.array(boxes, np.int64), about, items)
 
 
 def _image(

@@ -222,8 +222,8 @@ pixels included); in `level` both things stand equally high; `grid` is for more 
 
 Order = Literal["left_first", "independent"]
 Withheld = Literal["none", "training", "held_out"]
-SplitName = Literal["test", "estimation"]
-ITEMS: dict[SplitName, tuple[str, ...]] = {
+TaskSplit = Literal["test", "estimation"]
+ITEMS: dict[TaskSplit, tuple[str, ...]] = {
     "test": tuple(ascii_uppercase),
     "estimation": tuple(ascii_lowercase),
 }
@@ -231,7 +231,7 @@ PERIOD = 5  # a pair of color and shape is withheld in one slot of this many
 PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
 
 
-def words_of(split: SplitName, layout: LayoutName) -> Words:
+def words_of(split: TaskSplit, layout: LayoutName) -> Words:
     """Return the words of a split; shapes, colors and items differ between splits."""
     return Words(SHAPES[split], COLORS[split], ITEMS[split], LAYOUTS[layout].places)
 
@@ -255,7 +255,7 @@ class Rule:
         """Return the rule of a task of a job's specification."""
         return cls(**{field.name: task[field.name] for field in fields(cls) if field.name in task})
 
-    def words(self, split: SplitName) -> Words:
+    def words(self, split: TaskSplit) -> Words:
         """Return the words of a split."""
         return words_of(split, self.layout)
 
@@ -270,7 +270,7 @@ def draw_scenes(rule: Rule, words: Words, n: int, draw: np.random.Generator) -> 
     return _accepted(rule, words, n, draw, paired=False)[0]
 
 
-def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
+def draw_pairs(rule: Rule, split: TaskSplit, n: int, seed: int) -> Pairs:
     """Draw n pairs of a base and a source from a split's words, each split by its own stream.
 
     Both have their things in the same slots. Where there are words enough they share no shape, no

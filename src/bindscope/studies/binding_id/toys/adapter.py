@@ -18,13 +18,19 @@ from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ConfigError, InputError, ModelError, snakemake_command
 from bindscope.models.hooked import HookedModule
 from bindscope.scenes.sprite_palette import SIZE_PX
-from bindscope.studies.binding_id.tasks.images import Images
+from bindscope.studies.binding_id.tasks.images import LayoutImages
 from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule
 from bindscope.studies.binding_id.toys.model import ToyModel, read_manifest
 from bindscope.studies.binding_id.toys.model import load as load_toy
 from bindscope.studies.binding_id.toys.tasks import LAYOUT
-from bindscope.studies.binding_id.vlm.adapters import Cut, Decoder, Embedded, Inputs, additive
+from bindscope.studies.binding_id.vlm.adapters import (
+    Cut,
+    Decoder,
+    EmbeddedPrompt,
+    ModelInputs,
+    additive,
+)
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens, plain_view
 
@@ -54,7 +60,7 @@ def load(
         weights = manifest_path(model["source"])
     assert weights is not None  # the graph has it
     remedy = REMEDY if "source" in model else None
-    return engine_of(where, load_toy(weights, remedy=remedy)), Images(LAYOUT)
+    return engine_of(where, load_toy(weights, remedy=remedy)), LayoutImages(LAYOUT)
 
 
 class ToyAdapter(Decoder):
@@ -82,7 +88,7 @@ class ToyAdapter(Decoder):
             )
         return [self._numbers[word[0]] for word in words], [word.span() for word in words]
 
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> ModelInputs:
         """Cut prompts of equal length, with a token for each patch of the image in front."""
         rows = [numbers for numbers, _ in self.tokenize(texts)]
         lengths = {len(row) for row in rows}
@@ -101,15 +107,15 @@ class ToyAdapter(Decoder):
         block = ids[:, :1].expand(-1, height * width)
         tensors = {"images": torch.from_numpy(images)}
         image = ImageTokens((view,), height * width, height * width)
-        return Inputs(torch.cat([block, ids[:, 1:]], 1), tensors, image, 0)
+        return ModelInputs(torch.cat([block, ids[:, 1:]], 1), tensors, image, 0)
 
-    def embed(self, inputs: Inputs) -> Embedded:
+    def embed(self, inputs: ModelInputs) -> EmbeddedPrompt:
         """Put the image's tokens before those of the text."""
         text = self.embed_text(inputs.ids[:, inputs.image.length :])
         hidden = torch.cat([self.toy.see(inputs.tensors["images"].numpy()), text], 1)
         n, length = hidden.shape[:2]
         positions = torch.arange(length, device=hidden.device).expand(1, n, -1)
-        return Embedded(hidden, positions, additive(None, hidden))
+        return EmbeddedPrompt(hidden, positions, additive(None, hidden))
 
 
 class _OfImages(nn.Module):

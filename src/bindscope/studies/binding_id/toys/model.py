@@ -30,7 +30,7 @@ from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WID
 from bindscope.studies.binding_id.toys.tasks import IMAGE, Vocabulary
 
 if TYPE_CHECKING:
-    from bindscope.studies.binding_id.toys.training import Trained
+    from bindscope.studies.binding_id.toys.training import TrainedToy
 
 
 LANGUAGE_HEADS, KEY_HEADS = 4, 2
@@ -155,7 +155,7 @@ def _look_back(language: Any) -> None:
 
 
 def write(
-    trained: Trained,
+    trained: TrainedToy,
     config: Toy,
     weights: Path | str,
     manifest: Path | str,

@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.tasks.scenes import (
     Pairs,
     Rule,
     Scenes,
-    SplitName,
+    TaskSplit,
     Withheld,
     Words,
     draw_scenes,
@@ -39,7 +39,7 @@ FORMS: dict[QuestionKind, tuple[Attribute, Attribute, Needs]] = {
 LINKS: dict[Attribute, str] = {"item": "has", "color": "is", "shape": "is"}
 KINDS = tuple(FORMS)
 
-SPLITS: tuple[SplitName, ...] = ("test", "estimation")
+SPLITS: tuple[TaskSplit, ...] = ("test", "estimation")
 LAYOUT: LayoutName = "sprites"
 IMAGE = "<image>"
 MARKS = (IMAGE, "?", "has", "at", "is", ".")
@@ -98,20 +98,20 @@ def kinds_of(*needs: Needs) -> tuple[QuestionKind, ...]:
     return tuple(kind for kind in KINDS if FORMS[kind][2] in needs)
 
 
-def split_of(step: int) -> SplitName:
+def split_of(step: int) -> TaskSplit:
     """Return whose words a step has: the splits take turns, and no scene mixes them."""
     return SPLITS[step % len(SPLITS)]
 
 
 def draw(
-    split: SplitName, stream: np.random.Generator, n: int, k: int, withheld: Withheld = "training"
+    split: TaskSplit, stream: np.random.Generator, n: int, k: int, withheld: Withheld = "training"
 ) -> Scenes:
     """Draw n scenes of k things; slots do not depend on the order of mention."""
     rule = Rule(LAYOUT, k, "independent", withheld=withheld)
     return draw_scenes(rule, words_of(split, LAYOUT), n, stream)
 
 
-def draw_pairs(split: SplitName, stream: np.random.Generator, n: int) -> Pairs:
+def draw_pairs(split: TaskSplit, stream: np.random.Generator, n: int) -> Pairs:
     """Draw n pairs of scenes of two things, with no shape, color or item in common.
 
     A split has four shapes, so pairs of three things would have some in common.

@@ -24,7 +24,7 @@ from bindscope.core.array_types import Integers
 from bindscope.core.errors import ModelError
 from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.fitting.descent import Descent, DescentPlan, Run
 from bindscope.fitting.generators import rng
 from bindscope.fitting.plans import training_plan
 from bindscope.scenes.sprite_palette import SIDE
@@ -315,7 +315,7 @@ NAMING_UNTIL, GROUNDING_UNTIL, COPYING_UNTIL = Fraction(1, 9), Fraction(2, 9), F
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedToy:
     """A toy after training, in evaluation mode, with accuracies after the last step.
 
     `history` has an entry per evaluation and split: `step`, `split` (train, val), `loss_bits` of a
@@ -328,7 +328,7 @@ class Trained:
 
 
 @denormals.flushed()
-def train(config: Toy, checkpoint: Checkpoint | None = None) -> Trained:
+def train(config: Toy, checkpoint: Checkpoint | None = None) -> TrainedToy:
     """Train a toy; `checkpoint` is written at each evaluation, and read from at the start.
 
     ModelError if training diverges, or the toy misses a gate: after two thirds of the steps, if it
@@ -352,7 +352,7 @@ def train(config: Toy, checkpoint: Checkpoint | None = None) -> Trained:
     logger.info("%s: %s", run.name, _format(accuracies))
     if config.training.gates:
         check_gates(run.name, accuracies, _remedy(config))
-    return Trained(toy, [entry._asdict() for entry in run.history], accuracies)
+    return TrainedToy(toy, [entry._asdict() for entry in run.history], accuracies)
 
 
 def _remedy(config: Toy) -> str:
@@ -362,7 +362,7 @@ def _remedy(config: Toy) -> str:
     )
 
 
-def _plan(config: Toy) -> Plan:
+def _plan(config: Toy) -> DescentPlan:
     training = config.training
     # Matrices, and the kernels of patches.
     return training_plan(

@@ -78,7 +78,7 @@ class _Reached(Exception):  # noqa: N818  it ends a pass that has given what was
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class ModelInputs:
     """What the model reads: tokens of whole prompts, int64 (n, T), and images.
 
     `tensors` are what else the library gives its model; the image, the same tokens in all rows,
@@ -92,7 +92,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
+class EmbeddedPrompt:
     """What the decoder reads: embeddings (n, T, d), the image's among them.
 
     Positions are int64 (1, n, T), or (3, n, T) with M-RoPE; the mask (n or 1, 1, T, T) is added to
@@ -148,11 +148,11 @@ class Decoder(ABC):
         """Cut texts in which `image_text` is one token into tokens."""
 
     @abstractmethod
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> ModelInputs:
         """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3)."""
 
     @abstractmethod
-    def embed(self, inputs: Inputs) -> Embedded:
+    def embed(self, inputs: ModelInputs) -> EmbeddedPrompt:
         """Run everything before the decoder."""
 
     def embed_text(self, ids: Tensor) -> Tensor:
@@ -236,7 +236,7 @@ class HuggingFace(Decoder):
         """Cut texts with the processor's tokenizer."""
         return cut(self.processor, texts)
 
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> ModelInputs:
         """Run the processor and find the image among its tokens.
 
         ModelError if texts have unequal lengths, the mask is missing, or image tokens do not fit.
@@ -279,13 +279,13 @@ class HuggingFace(Decoder):
         first = min(view.start for view in image.views)
         tensors = {name: value.to(self.device) for name, value in processed.items()}
         start = int(marks[0].long().argmax()) - first
-        return Inputs(ids.to(self.device), tensors, image, start)
+        return ModelInputs(ids.to(self.device), tensors, image, start)
 
     @abstractmethod
     def image_tokens(self, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> ImageTokens:
         """Return what the tokens of an image show, given what the processor made of it."""
 
-    def embed(self, inputs: Inputs) -> Embedded:
+    def embed(self, inputs: ModelInputs) -> EmbeddedPrompt:
         """Let the library prepare what it gives to its decoder, and no more."""
         with caught(self.language) as calls:
             self.model.model(
@@ -297,9 +297,9 @@ class HuggingFace(Decoder):
         if positions is None:
             positions = torch.arange(length, device=hidden.device)[None]
         positions = positions.view(-1, *positions.shape[-2:]).expand(-1, n, -1)
-        return Embedded(hidden, positions, additive(call["attention_mask"], hidden))
+        return EmbeddedPrompt(hidden, positions, additive(call["attention_mask"], hidden))
 
-    def own_logits(self, inputs: Inputs, more: Tensor) -> Tensor:
+    def own_logits(self, inputs: ModelInputs, more: Tensor) -> Tensor:
         """Return the model's own logits (n, V) after prompts and further text (n, S)."""
         whole = torch.cat([inputs.ids, more], 1)
         done = self.model(
@@ -309,7 +309,7 @@ class HuggingFace(Decoder):
         return logits
 
 
-def whole_tensors(inputs: Inputs, whole: Tensor) -> dict[str, Tensor]:
+def whole_tensors(inputs: ModelInputs, whole: Tensor) -> dict[str, Tensor]:
     """Return what the model is given beside the tokens of prompts with further text, (n, T)."""
     tensors = dict(inputs.tensors, attention_mask=torch.ones_like(whole))
     if (types := tensors.get("mm_token_type_ids")) is not None:

@@ -23,7 +23,7 @@ from bindscope.studies.binding_id.engine import (
     Tokens,
 )
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Scenes
-from bindscope.studies.binding_id.vlm.adapters import Embedded, Inputs
+from bindscope.studies.binding_id.vlm.adapters import EmbeddedPrompt, ModelInputs
 from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.prompts import Contexts
 
@@ -40,9 +40,9 @@ class Frozen:
 
     scenes: Scenes
     read: Contexts
-    inputs: Inputs
+    inputs: ModelInputs
     text: Mapping[tuple[Group, int], Tensor]
-    embedded: Embedded
+    embedded: EmbeddedPrompt
     pad: int
     border: Border
     residual: Sequence[Tensor] = ()

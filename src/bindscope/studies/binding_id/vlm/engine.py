@@ -25,8 +25,8 @@ from bindscope.studies.binding_id.engine import Condition, Knockout, Rotate, Tok
 from bindscope.studies.binding_id.tasks.scenes import Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import (
     Decoder,
-    Embedded,
-    Inputs,
+    EmbeddedPrompt,
+    ModelInputs,
     before_layers,
     rotate_keys,
 )
@@ -54,7 +54,10 @@ Cache = Sequence[tuple[Tensor, Tensor]]
 
 
 def context_pass(
-    decoder: Decoder, embedded: Embedded, edits: Edits | None = None, stored: Tensor | None = None
+    decoder: Decoder,
+    embedded: EmbeddedPrompt,
+    edits: Edits | None = None,
+    stored: Tensor | None = None,
 ) -> tuple[Cache, list[Tensor]]:
     """Run the decoder over contexts.
 
@@ -189,8 +192,9 @@ class Options:
     """How an engine reads.
 
     `pad` are cells around a thing's region that belong to it where an intervention does not say,
-    `border` what is done at the grid's (`image_tokens.View.cells`), `answer` which token of an item
-    is scored (`prompts.answer_tokens`); `batch_size` counts scenes of a batch times conditions.
+    `border` what is done at the grid's (`image_tokens.ImageView.cells`), `answer` which token of an
+    item is scored (`prompts.answer_tokens`); `batch_size` counts scenes of a batch times
+    conditions.
     `lead` begins every question and is read as the end of the context, needed where the tokenizer
     joins it to the context's last sign: Qwen2's makes one token of a full stop and two line breaks.
     """
@@ -238,7 +242,7 @@ class VisionLanguageEngine:
         self,
         scenes: Scenes,
         read: Contexts,
-        inputs: Inputs,
+        inputs: ModelInputs,
         text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:
         pad, border = self.options.pad, self.options.border

@@ -25,7 +25,7 @@ _ROUNDING = 1e-6  # pixels by which edges of cells are off
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class ImageView:
     """One raster of image tokens, named in errors; its first cell is at `start` of the block.
 
     `stride` tokens lead from one row to the next: columns, and 1 more where rows end in a token of
@@ -98,7 +98,7 @@ class View:
 class ImageTokens:
     """The block of `length` tokens of one image, `features` of them placeholders, and its views."""
 
-    views: tuple[View, ...]
+    views: tuple[ImageView, ...]
     length: int
     features: int
 
@@ -107,7 +107,7 @@ class ImageTokens:
     ) -> Integers:
         """Return places in the block that an intervention on a role means, int64.
 
-        Boxes are those of the things of one scene, int64 (k, 4); `border` is as of `View.cells`.
+        Boxes are those of the things of one scene, int64 (k, 4); `border` as in `ImageView.cells`.
         """
         pad, views = tokens.pad or 0, self._views(tokens)
         if tokens.support == "newline":
@@ -127,7 +127,7 @@ class ImageTokens:
             ends = np.concatenate(parts)
         return ends
 
-    def _views(self, tokens: Tokens) -> list[View]:
+    def _views(self, tokens: Tokens) -> list[ImageView]:
         numbers = range(len(self.views)) if tokens.views is None else tokens.views
         if wrong := [n for n in numbers if not 0 <= n < len(self.views)]:
             raise InputError(
@@ -140,10 +140,10 @@ class ImageTokens:
 
 def plain_view(
     name: str, start: int, stride: int, rows: int, columns: int, height: float, width: float
-) -> View:
+) -> ImageView:
     """Return a view whose cells share the image evenly."""
     x, y = np.linspace(0, width, columns + 1), np.linspace(0, height, rows + 1)
-    return View(name, start, stride, x, y)
+    return ImageView(name, start, stride, x, y)
 
 
 def llava_views(
@@ -164,7 +164,7 @@ def llava_views(
     grid = side // patch
     base = np.minimum(np.arange(grid + 1) * patch, side).astype(np.float64)
     base[-1] = side
-    whole = View("the base view", 0, grid, base * width / side, base * height / side)
+    whole = ImageView("the base view", 0, grid, base * width / side, base * height / side)
     target = best_resolution(size, pinpoints)
     scaled = _fitted(size, target)
     edges = [
@@ -185,7 +185,7 @@ def llava_views(
     if ratio > 1.1:
         edges = [_shrunk(edge, int((len(edge) - 1) // ratio)) for edge in edges]
         rows, columns = len(edges[0]) - 1, len(edges[1]) - 1
-    crops = View("the anyres view", grid**2, columns + 1, edges[1], edges[0])
+    crops = ImageView("the anyres view", grid**2, columns + 1, edges[1], edges[0])
     length = grid**2 + rows * (columns + 1)
     return ImageTokens((whole, crops), length, length)
 

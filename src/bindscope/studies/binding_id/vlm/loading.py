@@ -20,7 +20,7 @@ from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.names import precision_of
-from bindscope.studies.binding_id.tasks.images import Images
+from bindscope.studies.binding_id.tasks.images import LayoutImages
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm.adapters import HuggingFace, Rotary, cut
@@ -177,7 +177,7 @@ def load(
     """Load a model of a suite from its part of a specification, and draw the images it reads."""
     engine = load_engine(config_of(model), weights, device=device, rule=rule)
     check_rows(engine, rule)
-    return engine, Images(rule.layout)
+    return engine, LayoutImages(rule.layout)
 
 
 def check_rows(engine: VisionLanguageEngine, rule: Rule) -> None:
@@ -188,7 +188,7 @@ def check_rows(engine: VisionLanguageEngine, rule: Rule) -> None:
     n = min(CHECKED, engine.options.batch_size)
     scenes = draw_pairs(rule, "test", n, seed=0).base
     questions = [question(scenes, role) for role in range(scenes.things)]
-    state = engine.contexts(scenes, Images(rule.layout)(scenes))
+    state = engine.contexts(scenes, LayoutImages(rule.layout)(scenes))
     record_difference(engine, control_difference(engine, state, questions, scenes.item))
 
 

@@ -22,7 +22,7 @@ from bindscope.figures.style import handle, new_figure, values_along_x
 from bindscope.studies.binding_information.names import show_model
 from bindscope.tables.numbers import number
 
-Maps = Mapping[str, npt.NDArray[Any]]
+ScoreMaps = Mapping[str, npt.NDArray[Any]]
 log = logging.getLogger(__name__)
 
 OBJECTS = 5
@@ -32,7 +32,7 @@ _DARK = 4.0  # times a uniform weight: no map is darkest below it, so that unifo
 
 def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the first maps of each model; a fit with flags is called by them too."""
-    maps: dict[str, Maps] = {}
+    maps: dict[str, ScoreMaps] = {}
     drawn = set()
     for product in inputs.get("maps"):
         model = product.names["model"]
@@ -48,7 +48,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
 
 
 @figure(_read)
-def attention(maps: Mapping[str, Maps]) -> Figure:
+def attention(maps: Mapping[str, ScoreMaps]) -> Figure:
     """Draw where object queries read: three scenes of one model, or one of each of several."""
     some(maps, "No attention probe was fitted to patch tokens.")
     n_scenes = 3 if len(maps) == 1 else 1
@@ -69,7 +69,7 @@ def attention(maps: Mapping[str, Maps]) -> Figure:
     return canvas
 
 
-def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
+def _scene(row: Sequence[Axes], arrays: ScoreMaps, scene: int) -> None:
     image, mask = arrays["images"][scene], arrays["masks"][scene]
     present = [j for j in range(arrays["maps"].shape[1]) if (mask == j + 1).any()][:OBJECTS]
     for axes in row:
@@ -115,7 +115,7 @@ def _outline(axes: Axes, mask: npt.NDArray[np.bool_], color: str) -> None:
     axes.contour(mask.astype(float), levels=[0.5], colors=[color], linewidths=0.9)
 
 
-def _shares(figure: SubFigure, maps: Mapping[str, Maps]) -> None:
+def _shares(figure: SubFigure, maps: Mapping[str, ScoreMaps]) -> None:
     axes = figure.subplots()
     values_along_x(axes)
     for i, arrays in enumerate(maps.values()):

@@ -17,7 +17,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from safetensors.numpy import load_file
 
-from bindscope.codes.values import Group, named_groups
+from bindscope.codes.values import NamedValues, named_groups
 from bindscope.core.array_types import Doubles
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import BLUE, ORANGE, WIDTH_IN
@@ -161,12 +161,12 @@ def _details(products: Sequence[ProductFiles]) -> Details:
     return details
 
 
-def _n_objects(groups: Sequence[Group]) -> int:
+def _n_objects(groups: Sequence[NamedValues]) -> int:
     return prod(len(values) for _, values in groups)
 
 
 @figure(_read)
-def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure:
+def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[NamedValues]) -> Figure:
     """Draw bits over the prior of objects (map) and features (bars), a column per label.
 
     The first feature group, (name, names of the values), makes the rows of the map, all others
@@ -204,7 +204,7 @@ def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> F
     return canvas
 
 
-def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -> Any:
+def _objects(axes: Axes, part: Breakdown, groups: Sequence[NamedValues], top: float) -> Any:
     rows = len(groups[0][1])
     columns = prod(len(values) for _, values in groups[1:])
     cells = part.objects.reshape(rows, columns)
@@ -237,7 +237,9 @@ def _bits(parts: Doubles) -> str:
     return f"{number(parts.sum(), '.1f')} bits"
 
 
-def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[float]) -> None:
+def _features(
+    axes: Axes, part: Breakdown, groups: Sequence[NamedValues], reach: list[float]
+) -> None:
     starts = np.cumsum([0, *(len(values) for _, values in groups)])
     for g, (start, stop) in enumerate(pairwise(starts)):
         y = np.arange(start, stop) + 0.6 * g
@@ -248,7 +250,7 @@ def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[
     axes.set_xlabel(f"features: {_bits(part.features)}", fontsize=8)
 
 
-def _value_names(grid: npt.NDArray[Any], groups: Sequence[Group]) -> None:
+def _value_names(grid: npt.NDArray[Any], groups: Sequence[NamedValues]) -> None:
     grid[0, 0].set_yticks(range(len(groups[0][1])), list(groups[0][1]))
     grid[0, 0].set_ylabel(groups[0][0])
     group_of = [g for g, (_, values) in enumerate(groups) for _ in values]

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import GREY, INK
-from bindscope.figures.facets import Grid, Look, colored, crossed, facets, wrapped
+from bindscope.figures.facets import FacetGrid, Look, colored, crossed, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
 from bindscope.figures.style import (
     PAPER_MARK,
@@ -111,7 +111,7 @@ def _in(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
 
 
 def _curves(
-    grid: Grid, rows: pd.DataFrame, panel: Any, look: Mapping[str, Look], **style: Any
+    grid: FacetGrid, rows: pd.DataFrame, panel: Any, look: Mapping[str, Look], **style: Any
 ) -> None:
     """Draw bounds and the paper's formula, a curve per `line`, `dataset_line` and probe."""
     names = list(zip(rows["line"], rows["dataset_line"], rows["probe"], strict=True))
@@ -140,7 +140,9 @@ def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
     return [solid, dashed] if rows[PAPER_BEYOND.value].notna().any() else [solid]
 
 
-def _pairs(rows: pd.DataFrame, columns: Sequence[str], **shared: Any) -> tuple[Grid, pd.DataFrame]:
+def _pairs(
+    rows: pd.DataFrame, columns: Sequence[str], **shared: Any
+) -> tuple[FacetGrid, pd.DataFrame]:
     """Make two panels per token input and probe family, and name the `pair` of each row."""
     keys = {
         f"{token}, {family}": f"{label_tokens(token).name}, {label_family(family).name}\nβ*, %"

@@ -39,7 +39,7 @@ from bindscope.studies.binding_information.views import (
 )
 from bindscope.tables.numbers import at_least, number
 from bindscope.tables.quantities import Quantity
-from bindscope.tables.quoted import Quoted, Record, name_order
+from bindscope.tables.quoted import Quoted, TableRow, name_order
 
 _GAP = 0.035  # between two parts, of all there is to know
 _BAR = 0.74
@@ -118,7 +118,7 @@ def _entries(quoted: Quoted) -> list[Any]:
     return entries + (assumed_entry(quoted.rows) if len(quoted) else [])
 
 
-def _some_row(dataset: str, quoted: Quoted, table: pd.DataFrame) -> Record:
+def _some_row(dataset: str, quoted: Quoted, table: pd.DataFrame) -> TableRow:
     """Return a row of a dataset, for what all its rows share."""
     rows = quoted.rows if len(quoted) else table[table["dataset"] == dataset]
     return dict(rows.iloc[0])
@@ -170,7 +170,7 @@ def _panel(
     axes.grid(visible=False)
 
 
-def _boxes(like: Record) -> list[_Box]:
+def _boxes(like: TableRow) -> list[_Box]:
     """Place the parts side by side; one of which there is none has no box."""
     all_parts = [(part, float(like[part.entropy])) for part in parts_of(like)]
     gap = _GAP * sum(bits for _, bits in all_parts)
@@ -182,7 +182,7 @@ def _boxes(like: Record) -> list[_Box]:
     return boxes or [_Box(all_parts[-1][0], 0.0, 1.0)]
 
 
-def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None:
+def _head(axes: Axes, dataset: str, like: TableRow, boxes: Sequence[_Box]) -> None:
     """Name the dataset and the parts above their boxes, with the bits that there are."""
     whole = number(like[WHOLE.entropy])
     axes.set_title(f"{dataset}: {whole} bits of entropy per scene", pad=29)

@@ -29,7 +29,7 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family
 from bindscope.studies.binding_information.views import order_models, protocol_family
 from bindscope.tables.groups import with_groups
 from bindscope.tables.quantities import Quantity
-from bindscope.tables.quoted import Record
+from bindscope.tables.quoted import TableRow
 from bindscope.tables.rows import read_rows
 from bindscope.tables.write import read_table
 
@@ -144,7 +144,7 @@ def baseline_entries(names: Iterable[str]) -> list[Line2D]:
 
 def bound_bar(
     axes: Axes,
-    row: Record,
+    row: TableRow,
     y: float,
     height: float,
     color: str,

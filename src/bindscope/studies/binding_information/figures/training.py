@@ -37,7 +37,7 @@ from bindscope.studies.binding_information.views import (
     order_models,
     token_order,
 )
-from bindscope.tables.groups import Groups, home_of
+from bindscope.tables.groups import GroupMappings, home_of
 from bindscope.tables.quoted import name_order
 
 TARGETS = {
@@ -86,7 +86,9 @@ def _read_histories(inputs: Inputs) -> dict[str, Any]:
     return {"models": by_role["training"], "probes": by_role["fits"], "order": order}
 
 
-def _shown_order(models: Sequence[str], groups: Groups, controls: Collection[str]) -> list[str]:
+def _shown_order(
+    models: Sequence[str], groups: GroupMappings, controls: Collection[str]
+) -> list[str]:
     """Return how models and groups are shown, in order; a group of controls is one too."""
     home = home_of(groups)
     of_controls = {*controls, *(home[name] for name in controls if name in home)}

@@ -17,10 +17,10 @@ from bindscope.studies.binding_information.families import AttentionProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
+    PatchInputs,
+    ProbeInputs,
     Projection,
-    Tokens,
     initial_parameter,
     initial_rows,
     initial_weights,
@@ -164,16 +164,16 @@ class AttentionQuadratic(Family):
         k = len(self.base)
         return bits[:, None] * self.mask, parts[k:], parts[:k]
 
-    def attention(self, inputs: Tokens, bits: Tensor) -> Tensor:
+    def attention(self, inputs: PatchInputs, bits: Tensor) -> Tensor:
         """Return the attention weights (B, heads, T); `bits` (B, length) are centred."""
         scores: Tensor = _Scores.apply(  # type: ignore[no-untyped-call]
             *self._folded(bits), inputs.patches, inputs.transposed
         )
         return torch.softmax(scores, 2)
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
-        assert isinstance(inputs, Tokens)
+        assert isinstance(inputs, PatchInputs)
         pooled = _Pooled.apply(  # type: ignore[no-untyped-call]
             self.attention(inputs, bits), inputs.patches, inputs.transposed
         ).transpose(0, 1)

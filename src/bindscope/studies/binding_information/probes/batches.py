@@ -1,7 +1,7 @@
 """Batches of standardised inputs with their labels: from memory, or streamed in shuffled blocks.
 
-Both kinds of source yield the same `Batch`. Labels are held where they are small beside what may be
-held, and read in the blocks of the inputs where not.
+Both kinds of source yield the same `ProbeBatch`. Labels are held where they are small beside what
+may be held, and read in the blocks of the inputs where not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
-from bindscope.studies.binding_information.probes.module import Inputs, InputShape, Tokens
+from bindscope.studies.binding_information.probes.module import InputShape, PatchInputs, ProbeInputs
 
 Labelled: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
 
@@ -93,15 +93,15 @@ WORK = 8  # arrays (N, heads) that L-BFGS holds: signs, offsets, margins, change
 LABELS_SHARE = 8  # labels are held beside streamed inputs up to this part of the memory
 
 
-class Batch(NamedTuple):
+class ProbeBatch(NamedTuple):
     """Some scenes on the device: inputs, indices in their split, and labels."""
 
-    inputs: Inputs
+    inputs: ProbeInputs
     scenes: Tensor
     labels: Labels
 
 
-class Source(Protocol):
+class ProbeSource(Protocol):
     """Where a fit's inputs and labels come from."""
 
     shape: InputShape
@@ -112,21 +112,21 @@ class Source(Protocol):
     halves: Tensor  # the one of the two halves of val that each of its scenes is in
     shared_order: bool  # whether all seeds of a block read the same order
 
-    def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[Batch]:
+    def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[ProbeBatch]:
         """Yield training batches without end, in an order that `seed` decides.
 
         Full ones only, or, with `rest`, what is left of each epoch too. A batch may be used until
         the next.
         """
 
-    def split(self, name: str, batch: int) -> Iterator[Batch]:
+    def split(self, name: str, batch: int) -> Iterator[ProbeBatch]:
         """Yield all scenes of a split in order."""
 
     def labels(self, name: str) -> Iterator[Labels]:
         """Yield the labels of a split in order, without its inputs."""
 
 
-def make_source(probe: AnyProbe, data: ProbeData) -> Source:
+def make_source(probe: AnyProbe, data: ProbeData) -> ProbeSource:
     """Return the source of a probe's inputs."""
     converged = probe.protocol == "converged"  # inputs are scaled, and families hold a linear part
     memory, device = probe.memory_mb * 2**20, torch.device(probe.device)
@@ -169,24 +169,24 @@ class VectorBatches:
                 self.standardisers["z"] = measure(ArrayRows(z.numpy()))
             self.z[name] = self.standardisers["z"].scaled(z.to(device))
 
-    def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[Batch]:
-        """Yield training batches without end (see `Source`)."""
+    def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[ProbeBatch]:
+        """Yield training batches without end (see `ProbeSource`)."""
         z, epoch = self.z["train"], 0
         batch = min(batch, len(z))
         while True:
             order = torch.from_numpy(rng(seed, 1, epoch).permutation(len(z))).to(z.device)
             for start in range(0, len(z) if rest else len(z) - batch + 1, batch):
                 index = order[start : start + batch]
-                yield Batch(z[index], index, self.held["train"].take(index))
+                yield ProbeBatch(z[index], index, self.held["train"].take(index))
             epoch += 1
 
-    def split(self, name: str, batch: int) -> Iterator[Batch]:
+    def split(self, name: str, batch: int) -> Iterator[ProbeBatch]:
         """Yield all scenes of a split in order."""
         z = self.z[name]
         for start in range(0, len(z), batch):
             stop = min(start + batch, len(z))
             scenes = torch.arange(start, stop, device=z.device)
-            yield Batch(z[start:stop], scenes, self.held[name].take(slice(start, stop)))
+            yield ProbeBatch(z[start:stop], scenes, self.held[name].take(slice(start, stop)))
 
     def labels(self, name: str) -> Iterator[Labels]:
         """Yield the labels of a split, at once."""
@@ -222,12 +222,12 @@ class StreamedBatches:
         self.columns = Columns(columns, names, memory, standardise, device)
         self.standardisers = self.columns.standardisers
 
-    def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[Batch]:
-        """Yield training batches without end (see `Source`); `seed` has no effect."""
+    def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[ProbeBatch]:
+        """Yield training batches without end (see `ProbeSource`); `seed` has no effect."""
         batches = self.columns.train(min(batch, self.scenes["train"]), rest=rest)
         return (self._batch("train", *ranges) for ranges in batches)
 
-    def split(self, name: str, batch: int) -> Iterator[Batch]:
+    def split(self, name: str, batch: int) -> Iterator[ProbeBatch]:
         """Yield all scenes of a split in order."""
         return (self._batch(name, *ranges) for ranges in self.columns.split(name, batch))
 
@@ -239,14 +239,14 @@ class StreamedBatches:
         for values in self.columns.unscaled(name):
             yield Labels.of_batch(self.label_names, values, self.device)
 
-    def _batch(self, name: str, tensors: list[Tensor], index: Integers) -> Batch:
+    def _batch(self, name: str, tensors: list[Tensor], index: Integers) -> ProbeBatch:
         scenes = torch.from_numpy(index).to(self.device)
         n = len(self.standardisers)
         (first, *more), values = tensors[:n], tensors[n:]
-        inputs = Tokens(first, more[0] if more else None) if self.shape.tokens else first
+        inputs = PatchInputs(first, more[0] if more else None) if self.shape.tokens else first
         if self.held:
-            return Batch(inputs, scenes, self.held[name].take(scenes))
-        return Batch(inputs, scenes, Labels.of_batch(self.label_names, values, self.device))
+            return ProbeBatch(inputs, scenes, self.held[name].take(scenes))
+        return ProbeBatch(inputs, scenes, Labels.of_batch(self.label_names, values, self.device))
 
 
 def _input_rows(split: SplitData) -> dict[str, Rows]:

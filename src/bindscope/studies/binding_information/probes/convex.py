@@ -39,7 +39,7 @@ from bindscope.fitting.ridge import Average, RidgePath
 from bindscope.statistics.prior_mixtures import fit_prior_weight
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
-from bindscope.studies.binding_information.probes.batches import Labels, Source, VectorBatches
+from bindscope.studies.binding_information.probes.batches import Labels, ProbeSource, VectorBatches
 from bindscope.studies.binding_information.probes.module import Family
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,
@@ -60,7 +60,7 @@ PATIENCE = 2  # hopeless strengths in a row after which a head's path ends
 
 def fit_linear_parts(
     runs: Sequence[ProbeRun],
-    source: Source,
+    source: ProbeSource,
     probe: AnyProbe,
     checkpoints: Checkpoints | None = None,
 ) -> None:
@@ -75,7 +75,7 @@ def fit_linear_parts(
     first.learn(source)
     for family in others:
         family.take_learned(first)
-    vectors = Vectors(source, probe.memory_mb * 2**20, first)
+    vectors = LinearInputs(source, probe.memory_mb * 2**20, first)
     groups: dict[tuple[int, int, str], list[ProbeRun]] = {}
     for run in runs:
         groups.setdefault(run.heads.reads, []).append(run)
@@ -96,7 +96,7 @@ def fit_linear_parts(
         progress.advance(note=f"{float(path.seen[-1][2].sum()) / LN2:.3f} bits on validation")
 
 
-class Vectors:
+class LinearInputs:
     """What linear parts read, (N, d): vectors, or what the family makes of patch tokens.
 
     They are held where train and val fit into the memory of a fit; else every pass reads them anew.
@@ -108,7 +108,7 @@ class Vectors:
     has all that a ridge gives weight to: the fits are the same, and faster.
     """
 
-    def __init__(self, source: Source, memory: int, family: Family) -> None:
+    def __init__(self, source: ProbeSource, memory: int, family: Family) -> None:
         self.source, self.family, self.memory = source, family, memory
         self.basis: Tensor | None = None
         patches = not isinstance(source, VectorBatches) and bool(source.shape.tokens)
@@ -185,7 +185,7 @@ class HeadProblem:
     `half` 0 or 1 takes that half of the validation scenes, `width` the first so many numbers of z.
     """
 
-    vectors: Vectors
+    vectors: LinearInputs
     runs: Sequence[ProbeRun]
     split: str
     half: int | None = None
@@ -354,7 +354,7 @@ def _score_parts(run: ProbeRun, path: _Path, first: int) -> None:
             run.optimism[part.name] = gains - crossed
 
 
-def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: float) -> None:
+def _take(run: ProbeRun, vectors: LinearInputs, path: _Path, columns: slice, limit: float) -> None:
     """Load a run's columns into its linear part, and note what was chosen."""
     run.options["l2"] = [l2 if l2 < torch.inf else None for l2 in path.chosen[columns].tolist()]
     if float(path.short[columns].sum()) / LN2 > limit:
@@ -374,7 +374,7 @@ def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: f
 
 
 @torch.no_grad()
-def _load(linear: Family, w: Tensor, vectors: Vectors) -> None:
+def _load(linear: Family, w: Tensor, vectors: LinearInputs) -> None:
     """Copy weights (z; bias; bits) into a linear family, which reads vectors without scaling."""
     state, dim = linear.state_dict(keep_vars=True), vectors.dim
     vector_weights = w[:dim] if vectors.basis is None else vectors.basis @ w[:dim]

@@ -10,8 +10,8 @@ from bindscope.studies.binding_information.families import DnnProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
+    ProbeInputs,
     Projection,
     initial_parameter,
     initial_rows,
@@ -41,7 +41,7 @@ class Dnn(Family):
         if self.starts_at_zero:
             nn.init.zeros_(self.last)
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
         y = gelu(self.first(self.read(inputs, bits)) + self.first_bias).transpose(0, 1)

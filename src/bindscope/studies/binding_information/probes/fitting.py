@@ -25,14 +25,14 @@ from bindscope.statistics.prior_mixtures import fit_prior_weight, mixture_gains
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import DescendedProbe
 from bindscope.studies.binding_information.probes.base import PRIOR, FitResult, chosen_targets
-from bindscope.studies.binding_information.probes.batches import Source, make_source
+from bindscope.studies.binding_information.probes.batches import ProbeSource, make_source
 from bindscope.studies.binding_information.probes.convex import fit_linear_parts
 from bindscope.studies.binding_information.probes.data import ProbeData
-from bindscope.studies.binding_information.probes.module import Inputs, Tokens
+from bindscope.studies.binding_information.probes.module import PatchInputs, ProbeInputs
 from bindscope.studies.binding_information.probes.protocols import fit_as_released, fit_in_cycles
 from bindscope.studies.binding_information.probes.runs import (
     TOO_MUCH,
-    Evaluation,
+    PartEvaluation,
     ProbeRun,
     evaluate,
     start,
@@ -42,7 +42,7 @@ from bindscope.studies.binding_information.probes.runs import (
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
 NOTHING = np.empty(0)
-UNFITTED = Evaluation(NOTHING, NOTHING, NOTHING, NOTHING, None, nan, nan)
+UNFITTED = PartEvaluation(NOTHING, NOTHING, NOTHING, NOTHING, None, nan, nan)
 
 
 @denormals.flushed()
@@ -94,7 +94,7 @@ def fit(
 
 def _fit_linear_parts(
     block: Sequence[Sequence[ProbeRun]],
-    source: Source,
+    source: ProbeSource,
     probe: AnyProbe,
     checkpoints: Checkpoints | None,
 ) -> None:
@@ -140,7 +140,9 @@ class _Mixture(NamedTuple):
     val_loss: float
 
 
-def _mixtures(probe: AnyProbe, source: Source, runs: Sequence[ProbeRun]) -> dict[str, _Mixture]:
+def _mixtures(
+    probe: AnyProbe, source: ProbeSource, runs: Sequence[ProbeRun]
+) -> dict[str, _Mixture]:
     """Fit the mixtures of all parts with anchors to the validation scenes."""
     anchored = [run for run in runs if run.heads.anchored]
     if not anchored:
@@ -159,7 +161,7 @@ def _mixtures(probe: AnyProbe, source: Source, runs: Sequence[ProbeRun]) -> dict
     return mixtures
 
 
-def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
+def _result(probe: AnyProbe, source: ProbeSource, runs: list[ProbeRun]) -> FitResult:
     """Choose mixtures and flags on the validation split, and evaluate on the test split."""
     mixtures = _mixtures(probe, source, runs)
     weights = {name: mixture.prior_weight for name, mixture in mixtures.items()}
@@ -233,7 +235,7 @@ def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
     return rows
 
 
-def _flags(run: ProbeRun, source: Source, batch: int) -> dict[str, set[str]]:
+def _flags(run: ProbeRun, source: ProbeSource, batch: int) -> dict[str, set[str]]:
     """Return the flags of each part of a run; the test split has no say in them."""
     if run.diverged or not run.best_loss <= TOO_MUCH * unfitted_bits(source, "val", run.heads):
         run.flags.add("diverged")
@@ -249,7 +251,7 @@ def _flags(run: ProbeRun, source: Source, batch: int) -> dict[str, set[str]]:
 
 
 @torch.inference_mode()
-def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
+def _changes(run: ProbeRun, source: ProbeSource, batch: int) -> Tensor | None:
     """Return by how much each head's probability changes when scenes swap inputs that differ."""
     inputs, _, labels = next(iter(source.split("val", batch)))
     read = [inputs] if isinstance(inputs, Tensor) else [inputs.patches, inputs.cls]
@@ -257,15 +259,15 @@ def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
     rolled = [tensor.roll(1, 0) for tensor in tensors]
     if all(map(torch.equal, tensors, rolled)):
         return None
-    swapped: Inputs = rolled[0]
-    if isinstance(inputs, Tokens):
-        swapped = Tokens(rolled[0], rolled[1] if inputs.cls is not None else None)
+    swapped: ProbeInputs = rolled[0]
+    if isinstance(inputs, PatchInputs):
+        swapped = PatchInputs(rolled[0], rolled[1] if inputs.cls is not None else None)
     bits, anchors, _ = labels.of_heads(run.heads)
     here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, swapped))
     return (here - there).abs().mean(0)
 
 
-def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Singles]:
+def _weights(runs: list[ProbeRun], source: ProbeSource) -> dict[str, Singles]:
     weights = {
         f"{run.heads.name}.{name}": value.cpu().numpy().copy()
         for run in runs
@@ -277,7 +279,7 @@ def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Singles]:
     return weights
 
 
-def _metadata(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> dict[str, Any]:
+def _metadata(probe: AnyProbe, source: ProbeSource, runs: list[ProbeRun]) -> dict[str, Any]:
     return {
         "probe": probe.model_dump(mode="json"),
         "sizes": list(source.sizes),

@@ -11,8 +11,8 @@ from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
+    ProbeInputs,
     Projection,
 )
 
@@ -39,7 +39,7 @@ class Linear(Family):
         with torch.no_grad():
             self.weights.weight[..., shape.dim :].mul_(self.weights.mask)
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
         return self.weights(self.read(inputs, bits)).squeeze(2) + self.bias

@@ -23,13 +23,13 @@ from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.registry import options_of
 
 if TYPE_CHECKING:
-    from bindscope.studies.binding_information.probes.batches import Source
+    from bindscope.studies.binding_information.probes.batches import ProbeSource
 
 STD = 0.02
 
 
 @dataclass(frozen=True)
-class Tokens:
+class PatchInputs:
     """A batch for a probe over patch tokens: (B, T, d), and [CLS] (B, d) or None."""
 
     patches: Tensor
@@ -47,7 +47,7 @@ class Tokens:
         return mean if self.cls is None else torch.cat([self.cls, mean], dim=1)
 
 
-Inputs: TypeAlias = Tensor | Tokens
+ProbeInputs: TypeAlias = Tensor | PatchInputs
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def initial_rows(dim: int, heads: Heads, width: int, generator: torch.Generator)
     return torch.cat([*parts, bits * visible(heads)[:, :, None]])
 
 
-class Part(nn.Module):
+class TensorModule(nn.Module):
     """A module whose call returns a tensor."""
 
     __call__: Callable[..., Tensor]
@@ -119,7 +119,7 @@ class _Project(torch.autograd.Function):
         return by_x, by_weight, None, None
 
 
-class Projection(Part):
+class Projection(TensorModule):
     """`W_k [z; masked bits]` of all heads as one product.
 
     Entries of the weight by which a head would see a bit that it may not see start at zero and have
@@ -174,7 +174,7 @@ def sum_of_products(y: Tensor) -> Tensor:
     return product
 
 
-class Family(Part, ABC):
+class Family(TensorModule, ABC):
     """Base of the families: logits = exact prior log-odds (anchored targets) + learned terms.
 
     Under `protocol: converged` every family holds the linear one: its term is added to that of
@@ -210,25 +210,25 @@ class Family(Part, ABC):
         """The linear probe that this one holds, under `protocol: converged`, or is."""
         return self if self.linear is None else self.linear
 
-    def learn(self, source: Source) -> None:
+    def learn(self, source: ProbeSource) -> None:
         """Take from the train split what the family has to know before it is fitted."""
 
     def take_learned(self, fitted: Family) -> None:
         """Take what other heads of the same fit have learned (`learn`)."""
 
-    def vector(self, inputs: Inputs) -> Tensor:
+    def vector(self, inputs: ProbeInputs) -> Tensor:
         """Return what a convex fit reads: vectors as they are, of tokens [CLS] and their mean."""
-        return inputs.vector if isinstance(inputs, Tokens) else inputs
+        return inputs.vector if isinstance(inputs, PatchInputs) else inputs
 
     @abstractmethod
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads) from the inputs and the centred bits (B, length)."""
 
-    def forward(self, inputs: Inputs, bits: Tensor, anchors: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: ProbeInputs, bits: Tensor, anchors: Tensor | None = None) -> Tensor:
         """Return teacher-forced logits in nats, (B, heads).
 
-        Inputs are standardised (B, d), or `Tokens`; of the true bits (B, length), 0 or 1, head k is
-        given those before first + k. Anchors are prior log-odds in nats (B, heads).
+        Inputs are standardised (B, d), or `PatchInputs`; of the true bits (B, length), 0 or 1, head
+        k is given those before first + k. Anchors are prior log-odds in nats (B, heads).
         """
         bits = bits - 0.5
         term = self.term(inputs, bits)

@@ -16,8 +16,8 @@ from bindscope.studies.binding_information.families import RankedProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
+    ProbeInputs,
     Projection,
     initial_rows,
     initial_weights,
@@ -102,7 +102,7 @@ class MultilinearReuse(Family):
         )
         return factors
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
         return sum_of_products(self.factors(inputs, bits)) * self.factor + self.bias

@@ -13,9 +13,14 @@ from torch import Tensor
 
 from bindscope.studies.binding_information.families import PooledQuadraticProbe
 from bindscope.studies.binding_information.probes.base import Heads
-from bindscope.studies.binding_information.probes.batches import Source
+from bindscope.studies.binding_information.probes.batches import ProbeSource
 from bindscope.studies.binding_information.probes.linear import Linear
-from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, Tokens
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    InputShape,
+    PatchInputs,
+    ProbeInputs,
+)
 
 BLOCK = 4096  # tokens of which covariances are summed at a time
 NOTHING = 1e-9  # of the largest variance: a component that is rounding
@@ -40,12 +45,12 @@ class PooledQuadratic(Linear):
         self.register_buffer("basis", torch.zeros(shape.dim, components))
         self.pairs = torch.triu_indices(components, components)
 
-    def learn(self, source: Source) -> None:
+    def learn(self, source: ProbeSource) -> None:
         """Take the principal components of the patch tokens of the train split."""
         total = torch.zeros(len(self.basis), len(self.basis), dtype=torch.float64)
         n = 0
         for inputs, *_ in source.split("train", max(1, BLOCK // source.shape.tokens)):
-            assert isinstance(inputs, Tokens)
+            assert isinstance(inputs, PatchInputs)
             tokens = inputs.patches.flatten(0, 1).double()  # standardised
             total += (tokens.t() @ tokens).cpu()
             n += len(tokens)
@@ -60,14 +65,14 @@ class PooledQuadratic(Linear):
         assert isinstance(fitted, PooledQuadratic)
         self.basis.copy_(fitted.basis)
 
-    def vector(self, inputs: Inputs) -> Tensor:
+    def vector(self, inputs: ProbeInputs) -> Tensor:
         """Return [CLS], the mean token and the mean products of components, (B, d)."""
-        assert isinstance(inputs, Tokens)
+        assert isinstance(inputs, PatchInputs)
         components = inputs.patches @ self.basis
         products = components.transpose(1, 2) @ components / components.shape[1]
         row, column = self.pairs
         return torch.cat([inputs.vector, products[:, row, column]], dim=1)
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         return super().term(self.vector(inputs), bits)

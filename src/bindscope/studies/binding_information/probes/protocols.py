@@ -13,10 +13,10 @@ from torch import Tensor
 
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoints, take
-from bindscope.fitting.descent import Descent, Plan, Run, moved_since
+from bindscope.fitting.descent import Descent, DescentPlan, Run, moved_since
 from bindscope.studies.binding_information.families import DescendedProbe
 from bindscope.studies.binding_information.probes.base import LN2
-from bindscope.studies.binding_information.probes.batches import Batch, Source
+from bindscope.studies.binding_information.probes.batches import ProbeBatch, ProbeSource
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,
     ProbeRun,
@@ -44,7 +44,7 @@ def one_cycle(step: int, steps: int) -> float:
     return LAST + (1 - LAST) * (1 + cos(pi * (step - up) / (steps - up))) / 2
 
 
-def paper(n_train: int) -> Plan:
+def paper(n_train: int) -> DescentPlan:
     """Return the released code's protocol: 40 epochs of Adam, 2 x 512 scenes per step.
 
     An epoch reads every scene: its last batch may be smaller, and its last step of one batch. The
@@ -52,7 +52,7 @@ def paper(n_train: int) -> Plan:
     """
     batches = -(-n_train // PAPER_BATCH)
     per_epoch = -(-batches // PAPER_ACCUMULATE)
-    return Plan(
+    return DescentPlan(
         steps=PAPER_EPOCHS * per_epoch,
         rate=lambda step: PAPER_RATE * PAPER_GAMMA ** (step // per_epoch // PAPER_STEP),
         optimiser=lambda module: Adam(module.parameters(), PAPER_DECAY, decoupled=False),
@@ -71,7 +71,7 @@ class Probing:
     in nats.
     """
 
-    source: Source
+    source: ProbeSource
     batch: int
     seed: int
     released: bool = False
@@ -81,7 +81,7 @@ class Probing:
         self.stream = enumerate(train)  # a later cycle goes on where the last one ended
         self.read = self.before = 0  # batches of the stream, and those of earlier descents
 
-    def batches(self, first: int) -> Iterator[tuple[int, Batch]]:
+    def batches(self, first: int) -> Iterator[tuple[int, ProbeBatch]]:
         """Yield training batches without end, with their numbers, from one of this descent on."""
         while self.read < self.before + first:  # a checkpoint has what they did
             next(self.stream)
@@ -90,7 +90,7 @@ class Probing:
             self.read += 1
             yield numbered
 
-    def backward(self, run: Run, batch: tuple[int, Batch], share: float) -> Tensor:
+    def backward(self, run: Run, batch: tuple[int, ProbeBatch], share: float) -> Tensor:
         """Add the gradients of `share` of the loss; return the loss in bits per scene."""
         assert isinstance(run, ProbeRun)
         number, (inputs, _, labels) = batch
@@ -106,7 +106,7 @@ class Probing:
 
 
 def fit_as_released(
-    runs: Sequence[ProbeRun], source: Source, checkpoints: Checkpoints | None = None
+    runs: Sequence[ProbeRun], source: ProbeSource, checkpoints: Checkpoints | None = None
 ) -> None:
     """Fit runs by `protocol: paper`; each ends at its best weights."""
     plan = paper(source.scenes["train"])
@@ -121,7 +121,7 @@ def fit_as_released(
 
 def fit_in_cycles(
     runs: Sequence[ProbeRun],
-    source: Source,
+    source: ProbeSource,
     probe: DescendedProbe,
     checkpoints: Checkpoints | None = None,
 ) -> None:
@@ -159,10 +159,10 @@ def fit_in_cycles(
     _end(runs)
 
 
-def cycle(probe: DescendedProbe, steps: int) -> Plan:
+def cycle(probe: DescendedProbe, steps: int) -> DescentPlan:
     """Return the plan of a cycle; runs multiply its rate by their own."""
     every = max(1, probe.steps // EVALUATIONS)
-    return Plan(
+    return DescentPlan(
         steps=steps,
         rate=lambda step: one_cycle(step, steps),
         optimiser=lambda module: Adam(

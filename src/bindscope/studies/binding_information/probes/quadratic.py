@@ -9,8 +9,8 @@ from bindscope.studies.binding_information.families import RankedProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
+    ProbeInputs,
     Projection,
     initial_rows,
     sum_of_products,
@@ -32,7 +32,7 @@ class Quadratic(Family):
         self.factors = Projection(rows, heads, batch_last=True)
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
         factors = self.factors(self.read(inputs, bits))  # (2, heads, rank, B)

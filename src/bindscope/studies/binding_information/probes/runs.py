@@ -16,8 +16,13 @@ from bindscope.fitting.descent import Run
 from bindscope.statistics.prior_mixtures import mixture_gains
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2, Heads, Target
-from bindscope.studies.binding_information.probes.batches import Labelled, Source
-from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, build
+from bindscope.studies.binding_information.probes.batches import Labelled, ProbeSource
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    InputShape,
+    ProbeInputs,
+    build,
+)
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
@@ -28,7 +33,7 @@ def bits_lost(logits: Tensor, bits: Tensor) -> Tensor:
     return softplus((1 - 2 * bits) * logits) / LN2
 
 
-def backward(family: Family, inputs: Inputs, labels: Labelled, share: float = 1.0) -> Tensor:
+def backward(family: Family, inputs: ProbeInputs, labels: Labelled, share: float = 1.0) -> Tensor:
     """Add the gradients of `share` of the loss in bits per scene; return the loss.
 
     The gradient of the cross-entropy is written out, sigmoid(margin) per bit: what autograd would
@@ -90,7 +95,7 @@ def start(
     return ProbeRun(heads.name, family, seed=seed, heads=heads, parts=parts or (heads,))
 
 
-def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
+def unfitted_bits(source: ProbeSource, split: str, heads: Heads) -> float:
     """Return the loss of a probe before its fit: that of the anchors, or a bit per head."""
     if not heads.anchored:
         return heads.count
@@ -102,14 +107,14 @@ def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
     return total / source.scenes[split]
 
 
-def prior_bits(source: Source, split: str) -> float:
+def prior_bits(source: ProbeSource, split: str) -> float:
     """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
     [heads] = Target("object_anchored", source.sizes).parts
     return unfitted_bits(source, split, heads)
 
 
 @torch.inference_mode()
-def validate(runs: Sequence[ProbeRun], source: Source, batch: int) -> list[float]:
+def validate(runs: Sequence[ProbeRun], source: ProbeSource, batch: int) -> list[float]:
     """Return each run's validation loss in bits per scene, in one pass; nothing is kept of it."""
     totals: list[Tensor | float] = [0.0] * len(runs)
     n = 0
@@ -123,7 +128,7 @@ def validate(runs: Sequence[ProbeRun], source: Source, batch: int) -> list[float
 
 
 @dataclass
-class Evaluation:
+class PartEvaluation:
     """Losses of one run on a split in bits, gathered batch by batch.
 
     Of scenes, summed over heads, float64 (N,); of heads, averaged over scenes, float64 (heads,);
@@ -172,18 +177,18 @@ def _mixed(
 @torch.inference_mode()
 def evaluate(
     runs: Sequence[ProbeRun],
-    source: Source,
+    source: ProbeSource,
     split: str,
     batch: int,
     prior_weights: Mapping[str, float] | None = None,
-) -> dict[str, Evaluation]:
+) -> dict[str, PartEvaluation]:
     """Return losses on a split by the name of the part, in one pass.
 
     Those of parts with a prior's weight are the mixture's.
     """
     n, position = source.scenes[split], 0
     losses = {
-        part.name: Evaluation(
+        part.name: PartEvaluation(
             np.empty(n),
             np.zeros(part.count),
             np.empty(n * part.anchored),

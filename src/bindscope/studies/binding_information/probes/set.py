@@ -19,10 +19,10 @@ from bindscope.studies.binding_information.families import SetProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
+    PatchInputs,
+    ProbeInputs,
     Projection,
-    Tokens,
 )
 
 POSITION = 0.5
@@ -58,9 +58,9 @@ class Set(Family):
         self.last = Projection(rows, heads)
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
-    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+    def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
-        assert isinstance(inputs, Tokens)
+        assert isinstance(inputs, PatchInputs)
         tokens = inputs.patches.shape[1]
         y = gelu(linear(inputs.patches, self.first) + self.positions)
         y = gelu(linear(y, self.second, self.second_bias)).sum(1) / sqrt(tokens)

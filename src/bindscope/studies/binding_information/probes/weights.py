@@ -27,9 +27,9 @@ from bindscope.studies.binding_information.probes.base import (
 )
 from bindscope.studies.binding_information.probes.module import (
     Family,
-    Inputs,
     InputShape,
-    Tokens,
+    PatchInputs,
+    ProbeInputs,
     build,
 )
 
@@ -55,7 +55,7 @@ class LoadedProbe:
     standardisers: dict[str, Standardiser]
     n_counts: int = 0
 
-    def inputs(self, z: Array, cls: Array | None = None) -> Inputs:
+    def inputs(self, z: Array, cls: Array | None = None) -> ProbeInputs:
         """Return raw vectors (B, d), or tokens (B, T, d) and [CLS] (B, d), standardised."""
         cpu = torch.device("cpu")
         if "patches" not in self.standardisers:
@@ -67,7 +67,7 @@ class LoadedProbe:
                 "pass cls exactly where the model has it",
             )
         vectors = None if cls is None else self.standardisers["cls"].apply(cls, cpu)
-        return Tokens(self.standardisers["patches"].apply(z, cpu), vectors)
+        return PatchInputs(self.standardisers["patches"].apply(z, cpu), vectors)
 
     @torch.inference_mode()
     def logits(

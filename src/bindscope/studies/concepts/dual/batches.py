@@ -35,7 +35,7 @@ def offsets(sizes: Sequence[int]) -> Ids:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
-class Split(NamedTuple):
+class TrainTestObjects(NamedTuple):
     """Which objects are for training and for testing; ascending int64."""
 
     train: Ids
@@ -43,7 +43,9 @@ class Split(NamedTuple):
     missing_values: int  # of all types, that no training object has
 
 
-def split_objects(sizes: Sequence[int], coverage: float, seed: int, *, every_value: bool) -> Split:
+def split_objects(
+    sizes: Sequence[int], coverage: float, seed: int, *, every_value: bool
+) -> TrainTestObjects:
     """Draw the objects that a dual encoder is trained on, of a share `coverage` of all.
 
     With `every_value` they are drawn again until they have every value; `ConfigError` if no draw
@@ -51,10 +53,10 @@ def split_objects(sizes: Sequence[int], coverage: float, seed: int, *, every_val
     """
     train = n_training(prod(sizes), coverage)
     order, missing = drawn_objects(sizes, train, rng(seed, SPLITTING), every_value=every_value)
-    return Split(np.sort(order[:train]), np.sort(order[train:]), missing)
+    return TrainTestObjects(np.sort(order[:train]), np.sort(order[train:]), missing)
 
 
-class Batch(NamedTuple):
+class PairBatch(NamedTuple):
     """Scenes of one step, and their queries."""
 
     slots: Ids  # object of each place, (scenes, places), -1 where there is none
@@ -85,7 +87,7 @@ class Batches:
         )
         self.strides = np.cumprod((1, *self.sizes[:0:-1]))[::-1]
 
-    def batch(self, step: int, stream: int = SCENES) -> Batch:
+    def batch(self, step: int, stream: int = SCENES) -> PairBatch:
         """Return the batch of a step: the same whatever steps came before."""
         generator = rng(self.seed, stream, step)
         slots = self._scenes(generator)
@@ -94,7 +96,7 @@ class Batches:
         queries = np.flatnonzero(marked)
         place = np.full(self.n_objects + 1, len(queries))
         place[queries] = np.arange(len(queries))
-        return Batch(
+        return PairBatch(
             slots,
             queries,
             _marked(place[slots], len(queries)),

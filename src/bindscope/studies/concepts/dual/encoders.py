@@ -163,8 +163,8 @@ class TransformerEncoder(DualEncoder):
 
     def __init__(self, sizes: Sequence[int], options: TransformerOptions, seed: int) -> None:
         super().__init__(sizes, seed)
-        self.scene_tower = Tower(sum(self.sizes) + SPECIAL_TOKENS, options, 2 * seed)
-        self.query_tower = Tower(sum(self.sizes) + SPECIAL_TOKENS, options, 2 * seed + 1)
+        self.scene_tower = TokenTower(sum(self.sizes) + SPECIAL_TOKENS, options, 2 * seed)
+        self.query_tower = TokenTower(sum(self.sizes) + SPECIAL_TOKENS, options, 2 * seed + 1)
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return the state of the last token; see `DualEncoder.scenes`."""
@@ -200,7 +200,7 @@ class TransformerEncoder(DualEncoder):
         return tokens.scatter(-1, last[..., None], n + LAST), last + 1
 
 
-class Tower(nn.Module):
+class TokenTower(nn.Module):
     """A transformer of torch over sequences of tokens."""
 
     def __init__(self, n_tokens: int, options: TransformerOptions, seed: int) -> None:

@@ -17,12 +17,12 @@ from torch import Tensor
 from bindscope.core.array_types import Floats
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualEncoders, Encoder
-from bindscope.studies.concepts.dual.batches import Ids, Split
+from bindscope.studies.concepts.dual.batches import Ids, TrainTestObjects
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
-from bindscope.studies.concepts.dual.training import EncoderRun, Trained
+from bindscope.studies.concepts.dual.training import EncoderRun, TrainedEncoders
 from bindscope.studies.concepts.recognition import Readout, recognize
 from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.set_separation import Row
+from bindscope.tables.rows import Row
 
 FITTED = 0.95  # of training pairs that are recognized
 SAMPLING = 3  # stream of a seed
@@ -48,7 +48,7 @@ def rows(
     entry: DualEncoders,
     sizes: Sequence[int],
     runs: Sequence[EncoderRun],
-    trained: Sequence[Trained],
+    trained: Sequence[TrainedEncoders],
     device: str = "cpu",
 ) -> Iterator[Row]:
     """Yield a row per run, split, number of objects, candidates, target and stratum."""
@@ -80,7 +80,9 @@ def unfitted(scores: Sequence[Row]) -> list[str]:
     return [] if trained >= FITTED else ["not_fitted"]
 
 
-def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) -> Iterator[Row]:
+def _scores(
+    entry: DualEncoders, encoder: DualEncoder, split: TrainTestObjects, seed: int
+) -> Iterator[Row]:
     """Yield what a run recognizes: of objects it was trained on, and of those for testing."""
     queries, most = encoder.queries(), entry.max_scenes
     for name, objects in (("train", split.train), ("test", split.test)):
@@ -142,7 +144,7 @@ def evaluate(
 # --- Files ----------------------------------------------------------------------------------------
 
 
-def weights_file(trained: Sequence[Trained], runs: Sequence[EncoderRun]) -> bytes:
+def weights_file(trained: Sequence[TrainedEncoders], runs: Sequence[EncoderRun]) -> bytes:
     """Return the weights of all runs as a safetensors file, with what distinguishes the runs."""
     about = [{"coverage": run.coverage, "seed": run.seed} for run in runs]
     tensors = {

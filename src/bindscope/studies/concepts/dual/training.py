@@ -14,11 +14,17 @@ from torch.nn.functional import log_softmax, normalize
 from bindscope.fitting import denormals
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.fitting.descent import Descent, DescentPlan, Run
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.concepts.config import DualEncoders, DualTraining, QueryPool
 from bindscope.studies.concepts.counting import EVALUATIONS
-from bindscope.studies.concepts.dual.batches import VALIDATION, Batch, Batches, Split, split_objects
+from bindscope.studies.concepts.dual.batches import (
+    VALIDATION,
+    Batches,
+    PairBatch,
+    TrainTestObjects,
+    split_objects,
+)
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 
 CLIP_NORM = 1.0  # of a gradient
@@ -53,7 +59,7 @@ class EncoderRun(NamedTuple):
 
     coverage: float
     seed: int
-    split: Split
+    split: TrainTestObjects
 
 
 def draw_runs(entry: DualEncoders, sizes: Sequence[int]) -> list[EncoderRun]:
@@ -66,7 +72,7 @@ def draw_runs(entry: DualEncoders, sizes: Sequence[int]) -> list[EncoderRun]:
     ]
 
 
-class Trained(NamedTuple):
+class TrainedEncoders(NamedTuple):
     """A dual encoder after training."""
 
     weights: dict[str, Tensor]  # on the CPU
@@ -100,7 +106,7 @@ def train(
     runs: Sequence[EncoderRun],
     device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
-) -> list[Trained]:
+) -> list[TrainedEncoders]:
     """Train the dual encoders of a job; its state is written at each evaluation."""
     fits, scenes = [], {}
     for coverage, seed, split in runs:
@@ -113,7 +119,7 @@ def train(
     task = _Task(entry.training, scenes, device)
     Descent(fits, task, _plan(entry.training), checkpoint).fit()
     return [
-        Trained(
+        TrainedEncoders(
             {
                 name.removeprefix("encoder."): value.detach().cpu()
                 for name, value in fit.module.named_parameters()
@@ -126,7 +132,7 @@ def train(
     ]
 
 
-def _plan(training: DualTraining) -> Plan:
+def _plan(training: DualTraining) -> DescentPlan:
     steps = training.steps
     due = {round(steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
 
@@ -135,7 +141,7 @@ def _plan(training: DualTraining) -> Plan:
         decays = [0.0 if name == "log_scale" else training.weight_decay for name, _ in named]
         return Adam([parameter for _, parameter in named], decays)
 
-    return Plan(
+    return DescentPlan(
         steps=steps,
         rate=lambda step: warm_up_and_cosine(training.learning_rate, step, steps),
         optimiser=optimiser,
@@ -165,7 +171,7 @@ class _Task:
     def validate(self, runs: Sequence[Run]) -> list[float]:
         return [float(self._loss(run.module, self.new_scenes[run.name])) / log(2) for run in runs]
 
-    def _loss(self, trainee: nn.Module, batch: Batch) -> Tensor:
+    def _loss(self, trainee: nn.Module, batch: PairBatch) -> Tensor:
         """Return the loss of concepts plus that of objects, in nats."""
         assert isinstance(trainee, Trainee)
         slots, queries, objects, concepts = (torch.from_numpy(x).to(self.device) for x in batch)

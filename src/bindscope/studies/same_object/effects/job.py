@@ -27,10 +27,16 @@ from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
-from bindscope.fitting.checkpoint import Checkpoints, State, join_states, remember, split_states
+from bindscope.fitting.checkpoint import (
+    Checkpoints,
+    SavedState,
+    join_states,
+    remember,
+    split_states,
+)
 from bindscope.models.loading import load_model
 from bindscope.models.objectives.base import TokenSources
-from bindscope.models.objectives.evaluation import Edits, Evaluation
+from bindscope.models.objectives.evaluation import EditFactory, Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.config import AnyScorer
@@ -46,7 +52,7 @@ from bindscope.studies.same_object.effects.passes import (
 from bindscope.studies.same_object.effects.subspace import (
     SEED,
     Editor,
-    Intervention,
+    SubspaceEdit,
     matched_basis,
     order_of_patches,
     orthonormal,
@@ -74,21 +80,23 @@ from bindscope.studies.same_object.scores import couples_won
 from bindscope.tables.rows import Row
 
 # (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
-Columns = dict[tuple[str, str], tuple[Doubles, Doubles]]
-Numbers = Mapping[tuple[str, str], Doubles]  # (quantity, at) -> resamples, or numbers of batches
-Losses = Mapping[Intervention | None, Doubles]  # of batches, in bits
+ScoreColumns = dict[tuple[str, str], tuple[Doubles, Doubles]]
+ScoreNumbers = Mapping[
+    tuple[str, str], Doubles
+]  # (quantity, at) -> resamples, or numbers of batches
+Losses = Mapping[SubspaceEdit | None, Doubles]  # of batches, in bits
 PLAIN: Row = {"edit": "none", "strength": 0.0, "subspace": "none"}
 LOSS = PRETRAINING_LOSS.name
 
 
-def edit_names(what: Intervention | None) -> Row:
+def edit_names(what: SubspaceEdit | None) -> Row:
     """Return the columns that name an edit, or none."""
     return dict(PLAIN) if what is None else what._asdict()
 
 
 def attention_rows(reading: Reading, by: Bootstrap) -> list[Row]:
     """Return what is measured of each head, and of their mean; correlations as Fisher's z."""
-    columns: Columns = {("uniform_share", ""): over_images(reading["uniform"])}
+    columns: ScoreColumns = {("uniform_share", ""): over_images(reading["uniform"])}
     heads = [str(head + 1) for head in range(len(reading["share"]))]
     for i, head in enumerate((*heads, MEAN_HEAD)):
         columns |= {(name, head): over_images(fisher(reading[name][i])) for name in CORRELATIONS}
@@ -108,7 +116,7 @@ def over_images(values: Doubles) -> tuple[Doubles, Doubles]:
     return np.where(there, values, 0.0), there.astype(np.float64)
 
 
-def _means(columns: Sequence[Columns], by: Bootstrap) -> list[Numbers]:
+def _means(columns: Sequence[ScoreColumns], by: Bootstrap) -> list[ScoreNumbers]:
     """Return means (1 + B,) of each measure: of the images, and of resamples that all share."""
     table = np.column_stack([part for group in columns for both in group.values() for part in both])
     drawn = by.drawn(table)
@@ -120,7 +128,7 @@ def _means(columns: Sequence[Columns], by: Bootstrap) -> list[Numbers]:
 def ablation_rows(
     labels: PairData,
     layers: Sequence[int],
-    readings: Mapping[Intervention | None, Reading],
+    readings: Mapping[SubspaceEdit | None, Reading],
     by: Bootstrap,
 ) -> list[Row]:
     """Return the rows of the tokens as they are, and of every edit.
@@ -143,9 +151,9 @@ def _columns(
     layers: Sequence[int],
     same: NDArray[np.bool_],
     counts: NDArray[np.int64],
-) -> Columns:
+) -> ScoreColumns:
     """Return what is averaged over images of one edit; the mean over heads is of their numbers."""
-    columns: Columns = {}
+    columns: ScoreColumns = {}
     image = np.repeat(np.arange(len(counts)), counts)
     for layer, reader in zip(layers, READERS, strict=False):
         won = couples_won(reading[logits_name(layer)], same, image, len(counts))
@@ -155,7 +163,7 @@ def _columns(
 
 
 def compared(
-    numbers: Mapping[Intervention | None, Numbers], make_row: Callable[..., Row]
+    numbers: Mapping[SubspaceEdit | None, ScoreNumbers], make_row: Callable[..., Row]
 ) -> list[Row]:
     """Return measures, their changes by the edit, and what is beyond the controls.
 
@@ -224,7 +232,7 @@ def _over_batches(quantity: str, values: Doubles, at: str = "") -> Row:
 
 def refitted_rows(
     splits: Mapping[str, Measuring],
-    edits: Sequence[Intervention],
+    edits: Sequence[SubspaceEdit],
     probes: Sequence[AnyScorer],
     by: Bootstrap,
     checkpoints: Checkpoints | None = None,
@@ -236,7 +244,7 @@ def refitted_rows(
     layers = zip(sorted(splits["test"].scorers), READERS, strict=False)
     readers = [*product(probes, layers)]
 
-    def fit_all(what: Intervention | None, parts: Checkpoints | None) -> State:
+    def fit_all(what: SubspaceEdit | None, parts: Checkpoints | None) -> SavedState:
         tokens = {name: splits[name].sampled_under(what, parts) for name in SPLITS}
         results = [
             fit_probe(
@@ -251,7 +259,7 @@ def refitted_rows(
 
     rows: list[Row] = []
     whats = [None, *(what for what in edits if what.strength == 1)]
-    columns, n = list[Columns](), 0
+    columns, n = list[ScoreColumns](), 0
     for what in whats:
         states = split_states(remember(checkpoints, partial(fit_all, what)))
         columns.append({})
@@ -273,7 +281,7 @@ def pretraining_losses(
     images: NDArray[np.uint8],
     objects: NDArray[np.uint8],
     test: Measuring,
-    edits: Sequence[Intervention],
+    edits: Sequence[SubspaceEdit],
 ) -> Losses | str:
     """Return the loss (batches,) of a model in bits, without an edit (None) and under each.
 
@@ -285,7 +293,7 @@ def pretraining_losses(
     if (rows, rows) != grid:
         return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
 
-    def edits_of(what: Intervention) -> Edits:
+    def edits_of(what: SubspaceEdit) -> EditFactory:
         def make_edits(visible: TokenSources) -> Mapping[int, Edit]:
             def edited(tokens: Tensor) -> Tensor:
                 sources = visible.scenes.to(tokens.device), visible.patches.to(tokens.device)
@@ -300,17 +308,17 @@ def pretraining_losses(
     }
 
 
-def interventions() -> list[Intervention]:
+def interventions() -> list[SubspaceEdit]:
     """Return all edits of a layer."""
     edits = [
-        Intervention(edit, strength, subspace)
+        SubspaceEdit(edit, strength, subspace)
         for subspace in ("probe", JUDGED, *CONTROLS)
         if subspace != "mean"
         for edit in ("shuffle", "inject", "remove")
         for strength in (0.5, 1.0)
         if edit != "remove" or strength == 1
     ]
-    return [*edits, Intervention("remove", 1.0, "mean")]
+    return [*edits, SubspaceEdit("remove", 1.0, "mean")]
 
 
 def editor_of(
@@ -366,7 +374,7 @@ def measured(
 def measured_edits(
     splits: Mapping[str, Measuring],
     plain: Unedited,
-    edits: Sequence[Intervention],
+    edits: Sequence[SubspaceEdit],
     losses: Losses | str,
     probes: Sequence[AnyScorer],
     by: Bootstrap,
@@ -390,7 +398,7 @@ def measured_edits(
     return rows
 
 
-def _overlaps(editor: Editor, plain: Unedited, what: Intervention) -> list[Row]:
+def _overlaps(editor: Editor, plain: Unedited, what: SubspaceEdit) -> list[Row]:
     """Return how many directions an edit has, and what of them is of class and position."""
     if what.subspace not in editor.bases:
         return []
@@ -451,7 +459,7 @@ def _losses(
     files: Any,
     device: torch.device | str,
     test: Measuring,
-    edits: Sequence[Intervention],
+    edits: Sequence[SubspaceEdit],
 ) -> Losses | str:
     """Return the model's own loss under each edit, or why it has none."""
     if not isinstance(config, Controlled | Zoo):

@@ -21,12 +21,12 @@ from bindscope.core.array_types import Doubles
 from bindscope.core.interfaces import Edit
 from bindscope.core.progress import Progress
 from bindscope.core.store.reader import Store, open_store
-from bindscope.fitting.checkpoint import Checkpoints, State, each
+from bindscope.fitting.checkpoint import Checkpoints, SavedState, each
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import attentive
 from bindscope.models.base import TokenMap, layer_shapes
 from bindscope.models.edits import editable
-from bindscope.scenes.patch_labels import Grid, count_pixels
+from bindscope.scenes.patch_labels import GridShape, count_pixels
 from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
 from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
@@ -34,7 +34,7 @@ from bindscope.studies.same_object.effects.attention import (
     head_weights,
     share_of_object,
 )
-from bindscope.studies.same_object.effects.subspace import Editor, Intervention, LabelMeans
+from bindscope.studies.same_object.effects.subspace import Editor, LabelMeans, SubspaceEdit
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
 
@@ -68,7 +68,7 @@ class SampledScenes:
         return len(self.patches)
 
 
-def objects_of_patches(stores: Sequence[Store], grid: Grid, n: int) -> Tensor:
+def objects_of_patches(stores: Sequence[Store], grid: GridShape, n: int) -> Tensor:
     """Return the object of every patch of the first n scenes, int64 (n, P); -1 where none is.
 
     Masks are read a few at a time: counts of a whole shard would be gigabytes, one per image, patch
@@ -147,7 +147,7 @@ class Measuring:
             progress.advance(len(images))
 
     def _edits(
-        self, start: int, what: Intervention | None, changes: list[Tensor] | None = None
+        self, start: int, what: SubspaceEdit | None, changes: list[Tensor] | None = None
     ) -> dict[int, Edit]:
         """Return the edit, or none, of a batch from the image `start` on, by layer.
 
@@ -186,7 +186,7 @@ class Measuring:
         return patches.to(self.dtype).float().cpu()
 
     def _run(
-        self, start: int, pixels: Tensor, what: Intervention | None = None
+        self, start: int, pixels: Tensor, what: SubspaceEdit | None = None
     ) -> tuple[dict[str, Tensor], PairBlock, Tensor]:
         """Run over a batch.
 
@@ -223,7 +223,7 @@ class Measuring:
         mean, alike = ((each * queried).sum(-1) / queried.sum(-1) for each in shares)
         return mean, alike
 
-    def _look(self, batch: tuple[int, Tensor]) -> State:
+    def _look(self, batch: tuple[int, Tensor]) -> SavedState:
         """Return what is kept of a batch as it is."""
         start, pixels = batch
         numbers, block, among = self._run(start, pixels)
@@ -257,10 +257,10 @@ class Measuring:
         return Unedited(_joined(looked), covariance, by_class.subspace(), by_place.subspace())
 
     def under(
-        self, edits: Sequence[Intervention], checkpoints: Checkpoints | None = None
-    ) -> dict[Intervention | None, Reading]:
+        self, edits: Sequence[SubspaceEdit], checkpoints: Checkpoints | None = None
+    ) -> dict[SubspaceEdit | None, Reading]:
         """Run over the images under each edit."""
-        batches: dict[Intervention, list[dict[str, Tensor]]] = {what: [] for what in edits}
+        batches: dict[SubspaceEdit, list[dict[str, Tensor]]] = {what: [] for what in edits}
         passes = ((*batch, what) for batch in self.batches() for what in edits)
         states = each(checkpoints, passes, lambda part: (self._run(*part)[0], {}))
         for (batch, _), what in zip(states, cycle(edits), strict=False):
@@ -268,11 +268,11 @@ class Measuring:
         return {what: _joined(parts) for what, parts in batches.items()}
 
     def sampled_under(
-        self, what: Intervention | None, checkpoints: Checkpoints | None = None
+        self, what: SubspaceEdit | None, checkpoints: Checkpoints | None = None
     ) -> dict[int, PairData]:
         """Return the sampled patches of the layers that are read, under an edit or None."""
 
-        def read(batch: tuple[int, Tensor]) -> State:
+        def read(batch: tuple[int, Tensor]) -> SavedState:
             start, pixels = batch
             streams = self._read(pixels, self._edits(start, what))
             return {str(at): self._sampled(start, x) for at, x in streams.items()}, {}

@@ -41,7 +41,7 @@ from bindscope.studies.same_object.effects.passes import Measuring, SampledScene
 from bindscope.studies.same_object.effects.subspace import (
     EditName,
     Editor,
-    Intervention,
+    SubspaceEdit,
 )
 from bindscope.studies.same_object.estimates import Bootstrap, row
 from bindscope.studies.same_object.fit import fit_probe
@@ -88,7 +88,7 @@ IMAGE = replace(BOUND, binding=0.0, classes=0.0, position=0.0, image=1.0)
 
 
 @dataclass(frozen=True)
-class Toy:
+class PlantedToy:
     """A model of one layer of given tokens (n, P + 1, d), which later layers repeat."""
 
     tokens: Tensor
@@ -224,7 +224,7 @@ class Planting:
             layer: FittedScorer.read(self.weights, weights_name(str(layer), 0, 0))
             for layer in range(LAYER, last + 1)
         }
-        toy = Toy(self.tokens[split], attends)
+        toy = PlantedToy(self.tokens[split], attends)
         return Measuring(toy, LAYER, scorers, self.scenes[split], torch.float32, "planted")
 
     def edited(
@@ -255,7 +255,7 @@ ALL, FEWER = (JUDGED, *CONTROLS), (JUDGED, "matched", "variance")
 
 def strongest_edits(
     edits: Sequence[EditName], subspaces: Sequence[str] = ALL
-) -> list[Intervention]:
+) -> list[SubspaceEdit]:
     """Return edits of some subspaces at full strength."""
     return [
         what
@@ -264,14 +264,14 @@ def strongest_edits(
     ]
 
 
-Part = Literal["binding", "class", "position", ""]
+PlantedPart = Literal["binding", "class", "position", ""]
 
 
 def effects_of(
     seed: int,
     content: Planted,
     attends: Attends,
-    loss: Part = "",
+    loss: PlantedPart = "",
     *,
     edits: Sequence[EditName] = ("remove", "shuffle"),
     emptied: bool = False,
@@ -307,12 +307,12 @@ _NAMES = {"dataset": "planted", "model": "planted", "layer": str(LAYER), "probe"
 
 
 def _losses(
-    tokens: Tensor, part: Part, editor: Editor, whats: Sequence[Intervention]
-) -> dict[Intervention | None, Doubles]:
+    tokens: Tensor, part: PlantedPart, editor: Editor, whats: Sequence[SubspaceEdit]
+) -> dict[SubspaceEdit | None, Doubles]:
     """Return how far a part of the edited tokens is from what it was, of batches of images."""
     n = len(tokens)
     patches = torch.arange(-1, PATCHES).expand(n, -1)
-    losses: dict[Intervention | None, Doubles] = {None: np.zeros(n // BATCH)}
+    losses: dict[SubspaceEdit | None, Doubles] = {None: np.zeros(n // BATCH)}
     for what in whats:
         edited = editor.edited(tokens, what, torch.arange(n), patches)
         away = (edited - tokens)[..., PARTS[part]].square().sum(-1).mean(1)

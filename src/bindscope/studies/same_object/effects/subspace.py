@@ -32,7 +32,7 @@ DRAWS = 64  # of which the one whose variance is nearest is kept
 TINY = 1e-12
 
 
-class Intervention(NamedTuple):
+class SubspaceEdit(NamedTuple):
     """One edit of the tokens of a layer."""
 
     # `shuffle`: patches exchange b; `inject`: b becomes more like the mean b of the patch's object;
@@ -200,7 +200,7 @@ class Editor:
         order = order_of_patches(len(instances), instances.shape[1], SEED)
         return replace(self, order=order, instances=instances)
 
-    def edited(self, tokens: Tensor, what: Intervention, scenes: Tensor, patches: Tensor) -> Tensor:
+    def edited(self, tokens: Tensor, what: SubspaceEdit, scenes: Tensor, patches: Tensor) -> Tensor:
         """Return edited tokens; all but patches stay as they are.
 
         `tokens` float32 (R, T, d). `scenes` int64 (R,): image that a row is of. `patches` int64 (R,

@@ -55,17 +55,17 @@ from bindscope.studies.same_object.scorers.forms import (
     Cosine,
     Covariance,
     Diagonal,
-    Linear,
+    LinearForm,
+    LinearTerm,
     PairForm,
-    Part,
-    Quadratic,
+    QuadraticForm,
 )
 from bindscope.studies.same_object.scorers.positions import (
-    Counts,
+    CoupleCounts,
     CoupleTable,
     ImageCoupleTable,
     PairSplit,
-    Table,
+    PositionTable,
     n_couples,
 )
 
@@ -223,8 +223,11 @@ def fitted_positions(
     checkpoints: Checkpoints | None = None,
 ) -> tuple[PairForm, Optimum]:
     """Fit a table of offsets and positions, and then a number of each couple of positions too."""
-    train, val = (Counts.count(split) for split in pairs)
-    table, of_couples = Table(train.data.grid, train.curvature), CoupleTable(train.curvature)
+    train, val = (CoupleCounts.count(split) for split in pairs)
+    table, of_couples = (
+        PositionTable(train.data.grid, train.curvature),
+        CoupleTable(train.curvature),
+    )
     form = PairForm([table])
     theta, short = start(form.size, train), 0.0
     for richer in (form, PairForm([table, of_couples])):
@@ -284,12 +287,12 @@ class Fit:
 
 def form_of(name: str, covariance: Covariance) -> PairForm:
     """Return a form of the ladder."""
-    products: dict[str, list[Part]] = {
+    products: dict[str, list[LinearTerm]] = {
         "linear": [],
         "diagonal": [Diagonal(covariance)],
-        "quadratic": [Quadratic(covariance)],
+        "quadratic": [QuadraticForm(covariance)],
     }
-    return PairForm([*products[name], Linear(covariance)])
+    return PairForm([*products[name], LinearForm(covariance)])
 
 
 def fit_form(

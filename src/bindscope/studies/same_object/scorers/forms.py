@@ -32,7 +32,7 @@ LEAST = 1e-4  # share of the mean curvature that every direction is taken to hav
 class PairForm:
     """A sum of parts, and a bias, which is no part and under no ridge."""
 
-    parts: Sequence[Part]
+    parts: Sequence[LinearTerm]
 
     @property
     def size(self) -> int:
@@ -159,7 +159,7 @@ def solved(spectrum: tuple[Tensor, Tensor], factor: float, l2: float, g: Tensor)
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearForm:
     """a.x + a.y, weights a (d,)."""
 
     covariance: Covariance
@@ -213,7 +213,7 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class QuadraticForm:
     """x' W y, W (d, d) symmetric."""
 
     covariance: Covariance
@@ -266,7 +266,7 @@ class Cosine:
         return gradient / (BOUND + l2)
 
 
-class Part(Protocol):
+class LinearTerm(Protocol):
     """A term of a form that is linear in weights of its own."""
 
     @property

@@ -19,7 +19,7 @@ from torch.nn.functional import one_hot
 
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import take
-from bindscope.fitting.descent import Descent, Plan, Run, moved_since
+from bindscope.fitting.descent import Descent, DescentPlan, Run, moved_since
 from bindscope.fitting.generators import rng
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.same_object.config import IdentityScorer
@@ -145,10 +145,10 @@ class _Images:
         return total / max(count, 1)
 
 
-def _plan(config: IdentityScorer) -> Plan:
+def _plan(config: IdentityScorer) -> DescentPlan:
     """Return how far and how fast to descend."""
     every = max(1, config.steps // EVALUATIONS)
-    return Plan(
+    return DescentPlan(
         config.steps,
         lambda step: warm_up_and_cosine(config.learning_rate, step, config.steps),
         lambda module: Adam(module.parameters(), WEIGHT_DECAY),

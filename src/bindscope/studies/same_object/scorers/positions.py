@@ -43,7 +43,7 @@ class Couples:
 
 
 @dataclass(frozen=True)
-class Counts:
+class CoupleCounts:
     """The pairs of a split by their couple, as `PatchPairs` has them one by one."""
 
     couples: Couples
@@ -51,7 +51,7 @@ class Counts:
     device: torch.device
 
     @classmethod
-    def count(cls, pairs: PatchPairs) -> Counts:
+    def count(cls, pairs: PatchPairs) -> CoupleCounts:
         """Count the pairs of a split."""
         size = n_couples(pairs.data.grid)
         both = torch.zeros(2, size, dtype=torch.int64, device=pairs.device)
@@ -84,7 +84,7 @@ def summed(values: Tensor, index: Tensor, size: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Table:
+class PositionTable:
     """t(|rows apart|, |columns apart|) + u(position) + u(other position); weights [t; u]."""
 
     grid: tuple[int, int]  # rows and columns of the patch grid
@@ -204,4 +204,4 @@ class ImageCoupleTable:
 
 
 # Pairs of a split, in blocks: one by one, or those that are alike together.
-PairSplit: TypeAlias = PatchPairs | Counts
+PairSplit: TypeAlias = PatchPairs | CoupleCounts

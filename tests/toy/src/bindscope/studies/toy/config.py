@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bindscope.config.base import Model
+from bindscope.config.base import ConfigModel
 from bindscope.config.grid import Grid, grid_problems
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DECIDES_NOTHING = True
 
 
-class Section(Model):
+class Section(ConfigModel):
     """How long the tokens of models are."""
 
     grids: tuple[Grid, ...] = Field(min_length=1, description="What is measured where.")
