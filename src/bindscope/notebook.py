@@ -32,8 +32,10 @@ class StoredRepresentation:
     ----------
     activations
         float32 (N, d), or for `patches` a reader with ``.shape`` (N, T, d) and ``.read(i, j)``.
-    objects, features
-        Object codes (N, K) and feature codes (N, n), uint8.
+    objects
+        Object codes, uint8 (N, K).
+    features
+        Feature codes, uint8 (N, n).
     scenes
         Ids of the scenes (N,): names of image files where scenes were read from a source, else
         their numbers in the split.
@@ -112,6 +114,26 @@ def open(
     configfile: str = DEFAULT,
 ) -> StoredRepresentation:
     """Read activations and labels of one (dataset, model, layer, tokens, split).
+
+    Parameters
+    ----------
+    dataset
+        Name of a dataset of the configuration.
+    model
+        Name of a model, with its seed if it has several (``"captions-0"``).
+    layer
+        Number of a layer, or ``"final"``: after the last norm.
+    tokens
+        Token input: ``"cls"``, ``"mean"``, ``"patches"``.
+    split
+        ``"train"``, ``"val"`` or ``"test"``.
+    configfile
+        The configuration of the run.
+
+    Returns
+    -------
+    StoredRepresentation
+        Activations (N, d) or, of patches, (N, T, d), with the labels of the scenes.
 
     Raises
     ------

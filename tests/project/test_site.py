@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import bindscope as bs
 
 # An address of another machine in an element that a browser loads by itself.
 FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
@@ -38,6 +42,39 @@ def test_a_browser_fetches_nothing_from_elsewhere(site: Path) -> None:
     styles = [*site.rglob("*.css")]
     assert styles
     assert not [style for style in styles if re.search(r"url\([\"']?https?:", style.read_text())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", bs.__all__)
+def test_the_reference_shows_every_parameter_with_its_type_and_text(site: Path, name: str) -> None:
+    page = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    section = page.split(f'id="bindscope.{name}"')[1].split('<div class="doc doc-object ')[0]
+    rows = re.findall(r'<tr class="doc-section-item">(.*?)</tr>', section, re.DOTALL)
+    cells = [
+        [plain(cell) for cell in re.findall(r"<td>(.*?)</td>", row, re.DOTALL)] for row in rows
+    ]
+    signature = inspect.signature(getattr(bs, name))
+    rendered = {row[0]: row[1:] for row in cells if len(row) == 4}
+    assert list(rendered) == list(signature.parameters)
+    for parameter in signature.parameters.values():
+        kind, text, default = rendered[parameter.name]
+        annotation = str(parameter.annotation).replace(" ", "").replace("pd.", "")
+        assert kind.replace(" ", "") == annotation.replace('"', "'")
+        assert len(text) > 4
+        assert (default == "required") == (parameter.default is parameter.empty)
+    assert len({row[1] for row in rendered.values()}) == len(rendered), "a text for two of them"
+
+
+@pytest.mark.slow
+def test_the_reference_has_results_with_their_members(site: Path) -> None:
+    page = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    for member in ("table", "best", "claims", "plot", "to_parquet", "notes"):
+        assert f"bindscope.arrays.result.Result.{member}" in page
+
+
+def plain(text: str) -> str:
+    """Return the words of a part of a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
 
 
 @pytest.mark.slow

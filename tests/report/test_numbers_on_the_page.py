@@ -137,7 +137,7 @@ def test_nothing_on_our_models_is_called_the_papers(text):
 
 
 def test_a_positive_control_is_called_one_and_stands_last(text):
-    lead = text[: text.index("Limits")]
+    lead = text[: text.index("How far to trust it")]
     assert lead.index("captions") < lead.index("positive control, trained to predict the objects")
     assert len(re.findall(r"objects \(positive control\)", text)) > 3  # in both figures
     assert re.search(r"Other models: ≥ 3\.55 \(none\); positive control", text)

@@ -24,7 +24,7 @@ from bindscope.report.chapter import (
     Warned,
     page_table,
 )
-from bindscope.report.claims import claims_findings, claims_section
+from bindscope.report.claims import claims_section
 from bindscope.report.job import make_parts, read_commit
 from bindscope.report.page import Drawing, Part
 from bindscope.statistics.claims import Claim, Effect, judge
@@ -142,7 +142,7 @@ def test_ids_are_unique_links_lead_somewhere_and_images_are_described(page):
     hrefs = {a["href"] for tag, a in outline.tags if tag == "a"}
     links = {href[1:] for href in hrefs if href.startswith("#")}
     assert links == {name for name in ids if name != "groups"}
-    assert {"toy", "toy-detail", "toy-trust", "other-rows", "provenance"} <= links
+    assert {"toy", "toy-figures", "toy-trust", "other-rows", "provenance"} <= links
     images = [a for tag, a in outline.tags if tag == "svg" and a.get("role") == "img"]
     assert len(images) == 3
     assert all(len(image["aria-label"]) > 20 for image in images)
@@ -369,17 +369,51 @@ def test_verdicts_stand_beside_their_intervals_and_the_weakest_impostor():
         [("toy", "longer", "bent", "impostor", 3, 100)],
         columns=["study", "claim", "case", "kind", "holds", "n"],
     )
-    (table,) = claims_section(judgments, rates, "toy").tables
+    _, table = claims_section(judgments, rates, "toy").tables
     cells = dict(zip([column.heading for column in table.columns], table.rows[0], strict=True))
     assert (cells["effect"].text, cells["effect"].below) == ("2.00", "1.50 to 3.00")
     assert cells["p"].text == "<\u00a00.001"
     assert cells["weakest impostor"].text == "bent: 3 of 100 seeds"
-    ((sentence, text),) = claims_findings(judgments, "Claims:")[0].points
-    assert sentence == "It is longer."
-    for part in ("holds: place 0: 2.00 cm (1.50 to 3.00)", "place 3", " and 1 more; "):
-        assert part in text
-    assert "place 4" not in text
-    assert "not significant: far: 0.10 cm (\u22121.00 to 1.00)." in text
+
+
+def test_claims_are_a_matrix_with_a_row_per_claim_and_a_column_per_model():
+    claims = [
+        Claim("right", "It is right.", threshold=0.5, unit="fraction"),
+        Claim("longer", "It is longer.", unit="cm"),
+    ]
+    ends = {"holds": (0.9, 0.85, 0.95), "refuted": (0.2, 0.15, 0.25), "open": (0.5, 0.1, 0.9)}
+    effects = [
+        Effect(
+            "right", f"{model}, {where}", *ends[kind], 50, "photos", model=model, condition=where
+        )
+        for model, where, kind in (
+            ("a", "left", "holds"),
+            ("a", "above", "open"),
+            ("b", "left", "refuted"),
+            ("b", "left", "holds"),
+        )
+    ]
+    effects.append(Effect("longer", "b", *ends["holds"], 50, "photos", "empty edit"))
+    rates = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
+    section = claims_section(judge(claims, effects), rates, "toy")
+    matrix, _ = section.tables
+    assert [column.heading for column in matrix.columns] == ["claim", "for", "a", "b"]
+    assert [[cell.text for cell in row] for row in matrix.rows] == [
+        ["It is right.", "left", "\u2713", "\u2717 \u2713"],
+        ["", "above", "?", ""],
+        ["It is longer.", "", "", "\u2013"],
+    ]
+    cell = matrix.rows[0][2]
+    assert (cell.below, cell.explanation) == ("90 %", "holds: a, left, 90 %, 85 to 95")
+    assert matrix.rows[2][3].explanation == "not testable: b, 0.90 cm, 0.85 to 0.95, empty edit"
+    assert section.points == ("Does not hold: It is right. b, left (20 %, 15 to 25).",)
+    assert section.summary == (
+        "Of 5 claims judged together: 2 hold, 1 do not hold, 1 not significant, 1 not testable."
+    )
+    page = page_of(Part("toy", "Toy", Chapter(lead=("It is so.",), sections=(section,))))
+    assert f'<a href="#toy-claims">{section.summary}</a>' in page
+    assert 'title="holds: a, left, 90 %, 85 to 95"' in page
+    assert '<details class="section" id="toy-claims" open>' in page
 
 
 def test_a_narrow_page_scrolls_figures_and_tables_and_has_no_small_text(page):

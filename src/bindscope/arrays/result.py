@@ -70,7 +70,7 @@ class View:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What a study's public function measured.
+    """Hold what a study's function measured; printing it shows a table of at most ten lines.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from bindscope.tables.numbers import at_least, between, number
 
-CellKind = Literal["label", "number", "text", "code"]
+CellKind = Literal["label", "number", "text", "code", "mark"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Column:
         The data frame's column that it shows.
     kind
         `label`: text that rows can be selected by; `number`; `text`: may run over several lines;
-        `code`: keys and paths.
+        `code`: keys and paths; `mark`: a sign.
     explanation
         What the numbers are, shown when the pointer rests on the heading.
     format
@@ -107,11 +107,14 @@ class Cell:
         What rows are sorted by; empty where a number is missing.
     below
         A second line in small print.
+    explanation
+        Shown when the pointer rests on the cell.
     """
 
     text: str
     value: str = ""
     below: str = ""
+    explanation: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,12 +129,18 @@ class PageTable:
         Its columns, and a cell for each of them in every row.
     folded
         Whether it is shown only when its title is pressed.
+    is_sorted
+        Whether its rows have an order that a reader cannot change.
+    text
+        A paragraph above it.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     folded: bool = False
+    is_sorted: bool = False
+    text: str = ""
 
     @property
     def choices(self) -> list[tuple[int, str, list[str]]]:
@@ -159,6 +168,10 @@ class Section:
         Names of figures; those that the run did not draw are left out.
     tables
         Tables, below the figures.
+    summary
+        A sentence for the top of the page, which links to the section.
+    is_open
+        Whether it comes first, and open.
     """
 
     name: str
@@ -167,6 +180,8 @@ class Section:
     points: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
     tables: tuple[PageTable, ...] = ()
+    summary: str = ""
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +189,7 @@ class Chapter:
     """What a study says. All text is plain; `introduction` alone is HTML.
 
     The page shows `lead`, `headline`, `key_numbers` and the number of `warnings`; all else folds.
-    Figures that neither `headline` nor a section names get sections of their own before `sections`.
+    Figures that neither `headline` nor a section names share a last section.
 
     Attributes
     ----------
@@ -209,7 +224,12 @@ class Chapter:
 
 
 def page_table(
-    title: str, columns: Sequence[Column], frame: pd.DataFrame, *, folded: bool = False
+    title: str,
+    columns: Sequence[Column],
+    frame: pd.DataFrame,
+    *,
+    folded: bool = False,
+    text: str = "",
 ) -> PageTable:
     """Make a table for the page out of a data frame, without columns that are empty.
 
@@ -223,13 +243,15 @@ def page_table(
         The rows in the order of the page.
     folded
         Whether it is shown only when its title is pressed.
+    text
+        A paragraph above it.
     """
     rows = tuple(
         tuple(_cell(column, record) for column in columns) for record in frame.to_dict("records")
     )
     filled = [i for i in range(len(columns)) if not rows or any(row[i].text for row in rows)]
     rows = tuple(tuple(row[i] for i in filled) for row in rows)
-    return PageTable(title, tuple(columns[i] for i in filled), rows, folded)
+    return PageTable(title, tuple(columns[i] for i in filled), rows, folded, text=text)
 
 
 def _cell(column: Column, record: Mapping[Any, Any]) -> Cell:

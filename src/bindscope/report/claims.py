@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 
 import pandas as pd
 
-from bindscope.report.chapter import Cell, Column, Finding, PageTable, Section, page_table
-from bindscope.statistics.claims import VERDICTS, Judgment
+from bindscope.report.chapter import Cell, Column, PageTable, Section, page_table
+from bindscope.statistics.claims import Claim, Judgment, Verdict
 from bindscope.tables.numbers import at_least, between, number, p_value
 
 _COLUMNS = (
-    Column("claim", "claim"),
+    Column("claim", "claim", "label"),
     Column("where", "where"),
     Column("verdict", "verdict", "label"),
     Column("effect", "effect", "number", "in the unit beside it"),
@@ -27,7 +27,20 @@ _COLUMNS = (
 )
 
 
+MARKS: Mapping[Verdict, str] = {
+    "holds": "\u2713",
+    "does not hold": "\u2717",
+    "not significant": "?",
+    "not testable": "\u2013",
+}
 MOST_PLACES = 4  # that a sentence lists; the table of claims has all
+_COUNTED: Mapping[Verdict, str] = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "not significant": "not significant",
+    "not testable": "not testable",
+}
+_WRITTEN = {"points": (1, 1), "fraction": (100, 0)}  # by unit: scale, decimals
 
 
 def read_rates(path: str) -> pd.DataFrame:
@@ -45,32 +58,14 @@ def weakest_impostor(rates: pd.DataFrame, study: str, claim: str) -> str:
     return f"{row['case']}: {row['holds']} of {row['n']} seeds"
 
 
-def claims_findings(judgments: Sequence[Judgment], lead: str) -> tuple[Finding, ...]:
-    """Say of each claim where it holds, the first places; nothing if none was judged.
-
-    Parameters
-    ----------
-    judgments
-        All of a chapter.
-    lead
-        The paragraph before the list.
-    """
-    points = []
-    for sentence in dict.fromkeys(judgment.claim.sentence for judgment in judgments):
-        about = [judgment for judgment in judgments if judgment.claim.sentence == sentence]
-        texts = []
-        for verdict in VERDICTS:
-            here = [_in_short(judgment) for judgment in about if judgment.verdict == verdict]
-            if here:
-                more = len(here) - MOST_PLACES
-                listed = ", ".join(here[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
-                texts.append(f"{verdict}: {listed}")
-        points.append((sentence, "; ".join(texts) + "."))
-    return (Finding(lead, tuple(points)),) if points else ()
-
-
-def claims_section(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> Section:
-    """Return the section with all verdicts of a study.
+def claims_section(
+    judgments: Sequence[Judgment],
+    rates: pd.DataFrame,
+    study: str,
+    lead: str = "",
+    controls: Sequence[Judgment] = (),
+) -> Section:
+    """Return the section with all verdicts of a study: a matrix, what is refuted, all numbers.
 
     Parameters
     ----------
@@ -80,27 +75,98 @@ def claims_section(judgments: Sequence[Judgment], rates: pd.DataFrame, study: st
         From `read_rates`.
     study
         Its name.
+    lead
+        What a reader must know of the study's effects.
+    controls
+        Judgments of representations with known properties, which were judged by themselves.
     """
+    everything = [*judgments, *controls]
+    if not everything:
+        return Section("claims", "Claims")
     text = (
-        "Effects carry 95 % intervals over the named units. A claim holds if the one-sided p-value "
-        f"is at most 0.025 after Holm's correction over the {len(judgments)} effects below; it "
-        "does not hold if that of its opposite is. The p shown is always that of the claim. The "
-        "weakest impostor is the planted representation without the claimed property "
-        "for which the claim was made most often; all verdicts on planted cases are in "
-        "docs/known_answers.md."
+        "A claim holds if its one-sided p-value is at most 0.025 after Holm's correction over the "
+        f"{len(judgments) or len(controls)} effects; it does not hold if that of its opposite is. "
+        "Intervals are 95 %. The weakest impostor is the planted representation without the "
+        "claimed property for which the claim was made most often (docs/known_answers.md)."
     )
-    tables = (_table(judgments, rates, study),) if judgments else ()
-    return Section("claims", "Claims and their verdicts", (text,) if tables else (), tables=tables)
+    if judgments and controls:
+        text += f" The {len(controls)} effects of controls are corrected by themselves."
+    return Section(
+        "claims",
+        "Claims",
+        tuple(filter(None, (lead,))),
+        tuple(_refuted(judgments)),
+        tables=(_matrix(everything), _table(everything, rates, study, text)),
+        summary=summarize(judgments or controls),
+        is_open=True,
+    )
 
 
-def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> PageTable:
+def summarize(judgments: Sequence[Judgment]) -> str:
+    """Say in a sentence how many claims hold and how many do not."""
+    verdicts = [judgment.verdict for judgment in judgments]
+    counts = [f"{verdicts.count(name)} {words}" for name, words in _COUNTED.items()]
+    counts = [words for words in counts if not words.startswith("0 ")]
+    return f"Of {len(verdicts)} claims judged together: {', '.join(counts)}."
+
+
+def _refuted(judgments: Sequence[Judgment]) -> Iterator[str]:
+    """Say of each claim that does not hold somewhere where that is, the first places."""
+    places: dict[str, list[str]] = {}
+    for judgment in judgments:
+        if judgment.verdict == "does not hold":
+            words = f"{judgment.effect.where} ({in_words(judgment)})"
+            places.setdefault(judgment.claim.sentence, []).append(words)
+    for sentence, listed in places.items():
+        more = len(listed) - MOST_PLACES
+        rest = f" and {more} more" if more > 0 else ""
+        yield f"Does not hold: {sentence} {', '.join(listed[:MOST_PLACES])}{rest}."
+
+
+def _matrix(judgments: Sequence[Judgment]) -> PageTable:
+    """Return a row per claim and condition, and a column per model, with marks as verdicts."""
+    models = dict.fromkeys(_model(judgment) for judgment in judgments)
+    rows: dict[tuple[str, str], dict[str, list[Judgment]]] = {}
+    order = list(dict.fromkeys(judgment.claim.name for judgment in judgments))
+    for judgment in sorted(judgments, key=lambda judgment: order.index(judgment.claim.name)):
+        key = (judgment.claim.name, judgment.effect.condition)
+        rows.setdefault(key, {}).setdefault(_model(judgment), []).append(judgment)
+    sentences = {judgment.claim.name: judgment.claim.sentence for judgment in judgments}
+    cells = []
+    for name, condition in rows:
+        marks = (_mark(rows[name, condition].get(model, ())) for model in models)
+        # A claim is written once; its other conditions are below it.
+        cells.append((Cell(sentences.pop(name, "")), Cell(condition), *marks))
+    columns = [Column("claim", "claim"), Column("for", "for")]
+    columns += [Column(model, model, "mark") for model in models]
+    if not any(condition for _, condition in rows):
+        del columns[1]
+        cells = [(row[0], *row[2:]) for row in cells]
+    legend = "; ".join(f"{mark} {verdict}" for verdict, mark in MARKS.items())
+    return PageTable(f"Verdicts by model ({legend})", tuple(columns), tuple(cells), is_sorted=True)
+
+
+def _model(judgment: Judgment) -> str:
+    return judgment.effect.model or judgment.effect.where
+
+
+def _mark(judgments: Sequence[Judgment]) -> Cell:
+    """Return the verdicts of a claim on a model; the numbers below, and on hover in full."""
+    marks = " ".join(MARKS[judgment.verdict] for judgment in judgments)
+    values = (" ".join(filter(None, (write_effect(j)[0], unit_of(j.claim)))) for j in judgments)
+    below = ", ".join(values) if all(write_effect(j)[0] for j in judgments) else ""
+    words = (f"{j.verdict}: {j.effect.where}, {in_words(j)}" for j in judgments)
+    return Cell(marks, below=below, explanation="; ".join(words))
+
+
+def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str, text: str) -> PageTable:
     rows = [
         {
-            "claim": judgment.claim.sentence,
+            "claim": judgment.claim.name,
             "where": judgment.effect.where,
             "verdict": judgment.verdict,
             "effect": _effect_cell(judgment),
-            "unit": judgment.claim.unit,
+            "unit": unit_of(judgment.claim),
             "resampled": f"{judgment.effect.n} {judgment.effect.resampled}",
             "p_value": judgment.p_value,
             "impostor": weakest_impostor(rates, study, judgment.claim.name),
@@ -108,7 +174,12 @@ def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> Pa
         }
         for judgment in judgments
     ]
-    return page_table("Claims", _COLUMNS, pd.DataFrame(rows))
+    return page_table("All effects", _COLUMNS, pd.DataFrame(rows), folded=True, text=text)
+
+
+def unit_of(claim: Claim) -> str:
+    """Return the unit in which an effect of a claim is written."""
+    return "%" if claim.unit == "fraction" else claim.unit
 
 
 def write_effect(judgment: Judgment) -> tuple[str, str]:
@@ -125,12 +196,14 @@ def write_effect(judgment: Judgment) -> tuple[str, str]:
         Empty where there is none; a lower bound is rounded down, and its interval outwards.
     """
     effect = judgment.effect
-    ends = (effect.low, effect.high)
-    known, form = not any(map(isnan, ends)), ".1f" if judgment.claim.unit == "points" else ".2f"
-    if effect.is_bound and not isnan(effect.value):
-        return f"\u2265\u00a0{at_least(effect.value)}", between(*ends) if known else ""
-    interval = " to ".join(number(end, form) for end in ends) if known else ""
-    return number(effect.value, form), interval
+    scale, decimals = _WRITTEN.get(judgment.claim.unit, (1, 2))
+    value, low, high = (scale * end for end in (effect.value, effect.low, effect.high))
+    known, form = not (isnan(low) or isnan(high)), f".{decimals}f"
+    if effect.is_bound and not isnan(value):
+        interval = between(low, high, decimals) if known else ""
+        return f"\u2265\u00a0{at_least(value, decimals)}", interval
+    interval = f"{number(low, form)} to {number(high, form)}" if known else ""
+    return number(value, form), interval
 
 
 def _effect_cell(judgment: Judgment) -> Cell:
@@ -138,9 +211,8 @@ def _effect_cell(judgment: Judgment) -> Cell:
     return Cell(text, repr(float(judgment.effect.value)) if text else "", interval)
 
 
-def _in_short(judgment: Judgment) -> str:
-    effect = judgment.effect
-    if judgment.verdict == "not testable":
-        return f"{effect.where} ({judgment.reason})"
+def in_words(judgment: Judgment) -> str:
+    """Write an effect with its unit and interval, or why there is none."""
     value, interval = write_effect(judgment)
-    return f"{effect.where}: {value} {judgment.claim.unit} ({interval})"
+    words = " ".join(filter(None, (value, unit_of(judgment.claim) if value else "")))
+    return ", ".join(filter(None, (words, interval, judgment.reason)))

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from bindscope.core.addresses import redacted
 from bindscope.figures.colors import LARGEST_SVG_BYTES, WIDTH_IN
-from bindscope.report.chapter import Chapter, PageTable, Section, numbers_first
+from bindscope.report.chapter import Chapter, PageTable, Section, Warned, numbers_first
 
 POINTS_PER_INCH = 72
 MOST_VALUES = 60  # that an alternative text lists
@@ -151,16 +151,13 @@ def _template() -> Template:
 
 
 def _laid_out(part: Part) -> dict[str, Any]:
-    """Give every figure its place: with the findings, in a section that names it, or in its own."""
+    """Give every figure its place: with the findings, in a section that names it, or the last."""
     chapter = part.chapter
     drawn = {figure.name: _embedded(figure) for figure in part.figures}
     headline = [name for name in chapter.headline if name in drawn][:1]
     placed = {*headline, *(name for s in chapter.sections for name in s.figures)}
-    unplaced = [
-        Section(figure.name, figure.title, figures=(figure.name,))
-        for figure in part.figures
-        if figure.name not in placed
-    ]
+    unplaced = tuple(figure.name for figure in part.figures if figure.name not in placed)
+    in_order = sorted(chapter.sections, key=lambda section: not section.is_open)
     sections: list[dict[str, Any]] = [
         {
             "anchor": f"{part.name}-{section.name}",
@@ -170,7 +167,7 @@ def _laid_out(part: Part) -> dict[str, Any]:
                 drawn[name] for name in section.figures if name in drawn and name not in headline
             ],
         }
-        for section in (*unplaced, *chapter.sections)
+        for section in (*in_order, Section("figures", "More figures", figures=unplaced))
     ]
     sections = [section for section in sections if _has_content(section)]
     return {
@@ -179,11 +176,21 @@ def _laid_out(part: Part) -> dict[str, Any]:
         "chapter": chapter,
         "headline": [drawn[name] for name in headline],
         "sections": sections,
+        "evidence": [
+            *((s["anchor"], s["content"].summary) for s in sections if s["content"].summary),
+            *((part.name, _count(warned)) for warned in chapter.warnings),
+        ],
         "files": {
             name: [f"tables/{name}.{kind}" for kind in ("csv", "parquet")] for name in part.tables
         },
         "filters": _filters([t for s in sections for t in s["content"].tables]),
     }
+
+
+def _count(warned: Warned) -> str:
+    """Write a warning with the number of its rows."""
+    n = len(warned.rows)
+    return f"{warned.what[:1].upper()}{warned.what[1:]}: {n} row{'s' if n != 1 else ''}."
 
 
 def _filters(tables: Sequence[PageTable]) -> list[tuple[str, list[str]]]:

@@ -100,6 +100,9 @@ class Effect:
         Whether the value is a lower bound, which is rounded down.
     about
         Names to find it by, as its claim's study has them.
+    model, condition
+        The two parts of `where` for a table with a column per model; the condition may be empty,
+        and the model, where a claim is about none.
     """
 
     claim: str
@@ -116,6 +119,8 @@ class Effect:
     p_against: float | None = None
     is_bound: bool = False
     about: tuple[str, ...] = ()
+    model: str = ""
+    condition: str = ""
 
 
 @dataclass(frozen=True)

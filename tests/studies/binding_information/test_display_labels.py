@@ -77,7 +77,7 @@ def verdicts(table):
 def numbers_of_chapter(table):
     """Return the numbers of the chapter's sentences, in order."""
     page = chapter({"binding_information": table}, Inputs(content=CONFIG, resources=RESOURCES))
-    findings = [f.lead + "".join(text for _, text in f.points) for f in page.findings[:-1]]
+    findings = [f.lead + "".join(text for _, text in f.points) for f in page.findings]
     texts = [*page.lead, *findings, *(number.value for number in page.key_numbers)]
     texts += [text for part in page.sections for text in part.paragraphs]
     return NUMBER.findall(" ".join(texts).replace("12 x 12 pixels", ""))

@@ -442,8 +442,10 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(planted_study, t
     config = {"studies": {"same_object": {"groups": groups}}}
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
-    points = [point[0] for finding in page.findings for point in finding.points]
-    assert any("classes, positions and the image" in point for point in points)
+    (claims,) = (section for section in page.sections if section.name == "claims")
+    sentences = [row[0].text for row in claims.tables[0].rows]
+    assert any("classes, positions and the image" in sentence for sentence in sentences)
+    assert [column.heading for column in claims.tables[0].columns] == ["claim", "for", "planted"]
 
 
 def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table):

@@ -170,7 +170,7 @@ def claim_effects(table: pd.DataFrame) -> list[Effect]:
     """
     whole = of_all_layers(rows_with(table, query="all"))
     return [
-        replace(effect, about=(where,))
+        replace(effect, about=(where,), model=where)
         for where, seeds in _places(whole)
         for effect in _of_place(where, seeds)
     ]
@@ -251,7 +251,7 @@ def _of_subspaces(where: str, seeds: Sequence[Sequence[TableRow]]) -> Iterator[E
                 for column in ("share", "effect"):
                     words = f"{part['condition']}, {column}"
                     effects[words] = _effect(_SUBSPACES, place, rows, column, 1)
-        yield _weakest(effects)
+        yield replace(_weakest(effects), condition=place.removeprefix(f"{where}, "))
 
 
 _STRICT = frozenset(

@@ -15,7 +15,7 @@ from bindscope.report.chapter import (
     Section,
     page_table,
 )
-from bindscope.report.claims import claims_findings, claims_section, read_rates
+from bindscope.report.claims import claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id.claims import (
     CARRIES,
@@ -191,14 +191,23 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             *_findings(controls, "Controls (oracles with a known mechanism). "),
             *_head_findings(blinded(table)),
         ),
-        sections=(*_sections(table), *_claims(models or controls, inputs)),
+        sections=(*_sections(table), *_claims(models, controls, inputs)),
     )
 
 
-def _claims(judgments: Sequence[Judgment], inputs: Inputs) -> Iterator[Section]:
-    if judgments:
-        rates = read_rates(inputs.resources["claims"])
-        yield claims_section(judgments, rates, "binding_id")
+def _claims(
+    models: Sequence[Judgment], controls: Sequence[Judgment], inputs: Inputs
+) -> Iterator[Section]:
+    if not models and not controls:
+        return
+    lead = (
+        f"Works: more than {WORKS:.0%} of the answers; no effect: within {NO_EFFECT:.0%}; gates "
+        "are stricter limits. Mean differences are between slots where available, else between "
+        "roles (colors: always); random vectors have the same length and mean."
+    )
+    lead = " ".join(filter(None, (too_few_rows(models or controls), lead)))
+    rates = read_rates(inputs.resources["claims"])
+    yield claims_section(models, rates, "binding_id", lead, controls)
 
 
 def _origins(rows: pd.Series[str]) -> str:
@@ -235,7 +244,7 @@ def _opening(judgments: Sequence[Judgment], before: str) -> tuple[str, ...]:
 
 
 def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
-    """Say which account holds in each place, which subspace is enough, and every claim."""
+    """Say which account holds in each place."""
     if points := _account_points(judgments):
         yield Finding(
             f"{before}Mechanism that ties items to objects, from interventions on which mechanisms "
@@ -244,15 +253,6 @@ def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
             "occur that only other mechanisms predict:",
             points,
         )
-    lead = (
-        f"{before}All claims. Works: more than {WORKS:.0%} of the answers; no effect: within "
-        f"{NO_EFFECT:.0%}; gates are stricter limits. Mean differences are between slots where "
-        "available, else between roles (colors: always); random vectors have the same length and "
-        "mean:"
-    )
-    if few := too_few_rows(judgments):
-        lead = f"{few} {lead}"
-    yield from claims_findings(judgments, lead)
 
 
 def _head_findings(heads: pd.DataFrame) -> Iterator[Finding]:

@@ -57,20 +57,26 @@ def binding_ids(
 
     Parameters
     ----------
-    model, processor
-        A LLaVA-OneVision or Qwen2-VL of transformers and its processor, as you have loaded them.
-        The model is hooked, not copied. An engine of `bindscope.example` needs no processor.
+    model
+        A LLaVA-OneVision or Qwen2-VL of transformers as you have loaded it, which is hooked, not
+        copied; or an engine of `bindscope.example`.
+    processor
+        The processor of the model; None for an engine of `bindscope.example`.
     scenes
         Default: drawn scenes of two objects. A mapping: options of a task of the configuration,
         ``{"layout": "grid", "things": 3}``. Images of your own: a list of records (docs/arrays.md),
         or a file of them; what is measured then is what hiding each object costs.
     experiments
         Names of config/README.md (`studies.binding_id.suites[].experiments`).
-    n, batch_size
-        Drawn scenes that are tested (mean differences are estimated on twice as many others), and
-        scenes that the model reads at once. With 100, a perfect model misses some claims.
-    random_state, device
-        Seed of scenes, random vectors and resamples; where the model is moved (``"auto"``: not).
+    n
+        Drawn scenes that are tested; mean differences are estimated on twice as many others. With
+        100, a perfect model misses some claims.
+    batch_size
+        Scenes that the model reads at once.
+    random_state
+        Seed of scenes, random vectors and resamples.
+    device
+        Where the model is moved; ``"auto"``: it stays where it is.
 
     Returns
     -------

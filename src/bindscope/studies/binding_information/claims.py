@@ -110,6 +110,8 @@ def _decoded(table: pd.DataFrame, quoted: Quoted) -> Iterator[tuple[str, Effect]
             _ASSUMED if row["assumed_prior"] else _PRIOR if row[EVIDENCE] == 0 else "",
             p_value=None if several else 2.0 ** -max(0.0, row[EVIDENCE]),
             is_bound=True,
+            model=name,
+            condition=_place(row),
         )
         yield str(row["dataset"]), effect
 
@@ -141,6 +143,8 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
             # Against a rival of nothing, the exact test against 0 stands.
             p_value=None if high else effect.p_value,
             is_bound=not high,
+            model=effect.model,
+            condition=effect.condition,
         )
 
 
@@ -181,7 +185,8 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
                 effect = _difference(about, more, less, values)
                 compared = Compared(str(dataset), str(tokens), str(probe), more, less)
-                effects.append(replace(effect, about=compared))
+                condition = f"{where}, over {less}"
+                effects.append(replace(effect, about=compared, model=more, condition=condition))
     return effects
 
 

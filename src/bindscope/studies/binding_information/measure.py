@@ -85,13 +85,20 @@ def binding_information(
         the groups' sizes: the prior is estimated (flag `assumed_prior`).
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``).
-    images, scenes
-        The scenes' images, uint8 (N, H, W, 3), whose baselines are then measured (docs/arrays.md);
-        names (N,) of the rows of `Z`, if `scene` of `objects` has names.
-    groups, split
-        Labels (N,) of near-duplicates, split (70, 10, 20 %) and resampled together; or the split.
-    control, random_state, device
-        ``"shuffled_labels"``: at random; seed; where probes named by their family are fitted.
+    images
+        The scenes' images, uint8 (N, H, W, 3), whose baselines are then measured (docs/arrays.md).
+    scenes
+        Names (N,) of the rows of `Z`, if `scene` of `objects` has names.
+    groups
+        Labels (N,) of near-duplicates, which are split (70, 10, 20 %) and resampled together.
+    split
+        ``"train"``, ``"val"`` or ``"test"`` for each scene (N,), in place of a random split.
+    control
+        ``"shuffled_labels"``: the labels of scenes are shuffled, a negative control.
+    random_state
+        Seed of the split and of the probes.
+    device
+        Where probes that are named by their family are fitted.
 
     Returns
     -------

@@ -15,7 +15,6 @@ import pandas as pd
 
 from bindscope.models.baselines import BASELINES
 from bindscope.report.chapter import Finding
-from bindscope.report.claims import claims_findings
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_information.claims import CLAIMS, effects
 from bindscope.studies.binding_information.flags import FLAGS
@@ -177,10 +176,10 @@ def caveats(about: Measurements) -> tuple[str, ...]:
 
 
 def findings(about: Measurements) -> list[Finding]:
-    """Say in sentences what the run found, and which claims hold.
+    """Say in sentences what the run found.
 
     Per dataset that models other than known-answer encoders were measured on one with a point per
-    model or group; then the verdicts on the chapter's claims.
+    model or group.
     """
     findings = []
     for dataset in about.datasets:
@@ -191,8 +190,7 @@ def findings(about: Measurements) -> list[Finding]:
         points = [(name, _about(about, quoted.where(model=name), name)) for name in names]
         points += _baselines(about, like)
         findings.append(Finding(_there_is(like, about.table, quoted), tuple(points)))
-    lead = "Claims, judged together (95 % intervals, Holm's correction over all of them):"
-    return [*findings, *claims_findings(about.judgments, lead)]
+    return findings
 
 
 def _there_is(like: TableRow, table: pd.DataFrame, quoted: Quoted) -> str:

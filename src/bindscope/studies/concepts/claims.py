@@ -140,17 +140,29 @@ def _gain(
     claim: Claim, row: Mapping[Any, Any], where: str, *, scale: int = 100, seeds: int | None = None
 ) -> Effect:
     """Return the effect that a row's gain is, in points; of training `seeds`, or over objects."""
+    more = where.removeprefix(place(row)).lstrip(", ")
+    model, condition = model_of(row), ", ".join(filter(None, (str(row["dataset"]), more)))
     if not row["n_scenes"]:
         reason = "no pair that shares no value was scored"
-        return Effect(claim.name, where, *(float("nan"),) * 3, 0, "objects", reason)
+        nan = float("nan")
+        return Effect(
+            claim.name, where, nan, nan, nan, 0, "objects", reason, model=model, condition=condition
+        )
     value, low, high = (scale * float(row[name]) for name in ("gain", "gain_low", "gain_high"))
     n = seeds or (int(row["n_resampled"]) if pd.notna(row["n_resampled"]) else 0)
     reason = f"only {n} objects" if not seeds and n < FEWEST else ""
     units = TRAINING_SEEDS if seeds else "objects"
-    return Effect(claim.name, where, value, low, high, n, units, reason)
+    return Effect(
+        claim.name, where, value, low, high, n, units, reason, model=model, condition=condition
+    )
 
 
 def place(row: Mapping[Any, Any]) -> str:
-    """Return the name of an embedding as effects have it."""
+    """Return the name of an embedding, and its dataset, as effects have it."""
+    return f"{model_of(row)} on {row['dataset']}"
+
+
+def model_of(row: Mapping[Any, Any]) -> str:
+    """Return the name of an embedding."""
     vectors = "" if row["vectors"] in CONTROLS else f" {row['vectors']}"
-    return f"{row['embedding']}{vectors} on {row['dataset']}"
+    return f"{row['embedding']}{vectors}"

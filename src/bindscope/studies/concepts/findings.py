@@ -9,7 +9,7 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
-from bindscope.report.claims import claims_findings, claims_section, read_rates
+from bindscope.report.claims import claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.concepts.claims import CLAIMS, CONTROLS, READ, effects, place
 from bindscope.studies.concepts.views import (
@@ -151,13 +151,12 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     if judgments:
         path = inputs.resources.get("claims", "")
         rates = read_rates(path) if path else _NO_RATES
-        sections = (claims_section(judgments, rates, "concepts"), *sections)
+        sections = (claims_section(judgments, rates, "concepts", _LEAD), *sections)
     dual = bool(len(coverages))
     return Chapter(
         lead=_lead(coverages) if dual else _lead_of_embeddings(judgments, table),
         headline=("concept_coverage",) if dual else ("concept_geometry",),
         caveats=_CAVEATS if dual else _CAVEATS[:1],
-        findings=claims_findings(judgments, _LEAD),
         sections=(*(_encoders(coverages, table) if dual else ()), *sections),
     )
 

@@ -84,9 +84,9 @@ def concepts(
     ----------
     embeddings
         Floats (N, d) of any framework, a vector per scene, or ``{layer: array}``.
-    values, scenes
-        A DataFrame with a row per object: `scene` (row of `embeddings`, or its name in `scenes`, in
-        their order), a column per kind of value and, unless rows are in their order, `slot`; or
+    values
+        A DataFrame with a row per object: `scene` (row of `embeddings`, or its name in `scenes`), a
+        column per kind of value and, unless rows are in their order, `slot`; or
         integers (N, slots, kinds), -1: no object. Those of one object serve ``"single"``.
     texts
         Captions: of the `scenes` (N, d'), for ``"alignment"``; and as queries, of `objects` (K, d),
@@ -94,11 +94,17 @@ def concepts(
         array (V, d) per kind, by name or in order.
     analyses
         Names, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
-    split, random_state
+    scenes
+        Names (N,) of the rows of `embeddings`, if `scene` of `values` has names.
+    split
         By sets of objects (default), by ``"scenes"``, or `vectors`, `probes` or `scores` for each
-        scene (N,): what is estimated, fitted or scored on it. Seed of that, and of approximators.
-    device, threads
-        Where approximators and probes are fitted; CPU threads.
+        scene (N,): what is estimated, fitted or scored on it.
+    random_state
+        Seed of the split and of the approximators.
+    device
+        Where approximators and probes are fitted.
+    threads
+        CPU threads.
 
     Returns
     -------

@@ -73,7 +73,19 @@ def _unjudged(
     claim: str, place: JudgedPlace, reason: str, resampled: str = IMAGES, n: int = 0
 ) -> Effect:
     nan = np.nan
-    return Effect(claim, place.words, nan, nan, nan, n, resampled, reason, about=place)
+    return Effect(
+        claim,
+        place.words,
+        nan,
+        nan,
+        nan,
+        n,
+        resampled,
+        reason,
+        about=place,
+        model=place.group,
+        condition=place.dataset,
+    )
 
 
 # --- Edits ---
@@ -187,7 +199,17 @@ def _edit_effect(entry: EditClaim, place: JudgedPlace, by_edit: EditRows) -> Eff
     ends = (np.nan if row[name] is None else row[name] for name in entry.quantity.interval)
     value, low, high = (scale * float(end) for end in ends)
     return Effect(
-        entry.claim.name, place.words, value, low, high, n, resampled, reason, about=place
+        entry.claim.name,
+        place.words,
+        value,
+        low,
+        high,
+        n,
+        resampled,
+        reason,
+        about=place,
+        model=place.group,
+        condition=place.dataset,
     )
 
 
@@ -383,7 +405,18 @@ def _least_certain(
             (value, low, high), n = mean_interval(points[:, 0]), len(points)
             units = TRAINING_SEEDS
         ends = float(value), float(low), float(high)
-        candidates.append(Effect(claim, place.words, *ends, n, units, about=place))
+        candidates.append(
+            Effect(
+                claim,
+                place.words,
+                *ends,
+                n,
+                units,
+                about=place,
+                model=place.group,
+                condition=place.dataset,
+            )
+        )
     return min(candidates, key=_weakness)
 
 

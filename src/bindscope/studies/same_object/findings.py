@@ -18,7 +18,7 @@ from bindscope.report.chapter import (
     Warned,
     page_table,
 )
-from bindscope.report.claims import claims_findings, claims_section, read_rates
+from bindscope.report.claims import claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.same_object.claims import (
     CLAIMS,
@@ -82,12 +82,11 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         key_numbers=tuple(key_numbers),
         findings=(
             Finding(_INTRODUCTION),
-            *claims_findings(judgments, _CLAIMS_LEAD),
             *_missing_losses(tables),
         ),
         notes=(*_notes(table), *_note_skipped(table)),
         sections=(
-            claims_section(judgments, rates, "same_object"),
+            claims_section(judgments, rates, "same_object", _CLAIMS_LEAD),
             *_geometry(tables, groups),
             *_edits(tables),
             Section("pairs", "All measurements", (), tables=(_rows(table),)),

@@ -71,10 +71,14 @@ def same_object(
         A DataFrame of objects: `scene`, `segment`, `class`; or integers above 0 per patch, (N, T).
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "ranks": [8]}``).
-    groups, split
-        Labels (N,) of near-duplicates, split together (70, 10, 20 %); or the split of each scene.
-    random_state, device
-        Seed of split, drawn patches (64 a scene) and probes; where probes of families are fitted.
+    groups
+        Labels (N,) of near-duplicates, which are split (70, 10, 20 %) together.
+    split
+        ``"train"``, ``"val"`` or ``"test"`` for each scene (N,), in place of a random split.
+    random_state
+        Seed of the split, of the drawn patches (64 a scene) and of the probes.
+    device
+        Where probes that are named by their family are fitted.
 
     Returns
     -------

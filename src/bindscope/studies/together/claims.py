@@ -120,6 +120,8 @@ def _effect(
         int(n) if pd.notna(n) else 0,
         unit,
         reason,
+        model=str(row["model"]),
+        condition=str(row["place"]),
     )
 
 
