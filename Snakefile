@@ -64,7 +64,7 @@ include: "workflow/rules/texts.smk"
 
 for study in studies():
 
-    include: rules_file(study)
+    include: f"workflow/rules/{study}.smk"
 
 
 include: "workflow/rules/tables.smk"

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 
 from bindscope.commands.impostors import (
     COLUMNS,
+    REFERENCE,
     battery,
     claim_rates,
-    departures,
     failures,
-    read_reference,
     studies_with_claims,
     with_intervals,
 )
 from bindscope.figures.claims import draw
 from bindscope.report.claims import weakest_impostor
 
+UNLIKELY = 1e-3
 ROW = ("s", "binds", "class alone", "impostor")
 
 
 def rates(*rows: tuple[object, ...]) -> pd.DataFrame:
     return with_intervals(pd.DataFrame(rows, columns=COLUMNS))
+
+
+def read_reference() -> pd.DataFrame:
+    """Read the committed counts, with rates and intervals."""
+    return with_intervals(pd.read_csv(REFERENCE))
+
+
+def departures(rates: pd.DataFrame, reference: pd.DataFrame) -> list[str]:
+    """List where a sample of seeds of whole studies does not go with the reference.
+
+    Cases that only one of the two has, and those whose counts differ with a probability below
+    `UNLIKELY` (Fisher's exact test): the same seeds need not agree on another type of CPU.
+    """
+    expected = reference[reference["study"].isin(rates["study"].unique())]
+    both = rates.merge(expected, "outer", COLUMNS[:4], suffixes=("", "_expected"), indicator="side")
+    lines = []
+    for row in both.to_dict("records"):
+        name = f"{row['study']}: {row['claim']}, {row['kind']} {row['case']!r}"
+        if row["side"] != "both":
+            lines.append(f"{name}: only in {row['side']}")
+            continue
+        holds, n, before, of = (
+            int(row[column]) for column in ("holds", "n", "holds_expected", "n_expected")
+        )
+        counts = np.array([[holds, n - holds], [before, of - before]])
+        if fisher_exact(counts).pvalue < UNLIKELY:
+            lines.append(f"{name}: {holds} of {n} hold, {before} of {of} in the reference")
+    return lines
 
 
 def of_two_seeds(rates: pd.DataFrame, holds: pd.Series | int) -> pd.DataFrame:

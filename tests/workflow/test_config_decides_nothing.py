@@ -56,7 +56,7 @@ HARMLESS = {
     (f"{_CONCEPTS}/measure.py", "ANALYSES"),
     *((f"{_BINDING_IDS}/suite.py", name) for name in ("find_experiment", "find_judged")),
     *((f"{_BINDING_IDS}/claims.py", name) for name in ("EXPERIMENTS", "find_notes")),
-    (f"{_BINDING_IDS}/suite.py", "engine_reference"),
+    (f"{_BINDING_IDS}/suite.py", "ENGINES"),
     (f"{_BINDING_IDS}/suite.py", "RECORDS"),
     (f"{_STUDY}/probes/module.py", "options_of"),
     (f"{_STUDY}/names.py", "options_of"),  # words of families are in the spec of figures
@@ -175,7 +175,6 @@ def test_configuration_classes_compute_nothing() -> None:
         "Pretrained": "depth local_weights downloads",
         "PythonModel": "depth first_layer",
         "ToyVision": "depth first_layer zoo_source stored",
-        "VisionLanguageModel": "engine",
     }
     assert computed == {
         f"{model}.{name}" for model, names in described.items() for name in names.split()

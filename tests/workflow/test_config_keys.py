@@ -60,7 +60,6 @@ WITHOUT_EFFECT = {
         "UsedScenes.train",
         "UsedScenes.val",
     ),
-    "belongs to what other packages register": ("VisionLanguageModel.options",),
     "has one value in the example": (
         "Baseline.name",
         "Baseline.seeds",

@@ -20,7 +20,6 @@ from bindscope.studies.build import (
     all_steps,
     captions,
     read_graph,
-    rules_file,
     stem,
     studies,
     wildcards,

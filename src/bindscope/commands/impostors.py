@@ -9,9 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact
 from tqdm import tqdm
 
 from bindscope.core.errors import BindscopeError
@@ -25,7 +23,6 @@ GENUINE, IMPOSTOR = "genuine", "impostor"
 # A genuine case holds at least this often; an impostor at most so often, and so does the upper end
 # of its interval.
 LEAST_GENUINE, MOST_IMPOSTOR, MOST_IMPOSTOR_HIGH = 0.90, 0.05, 0.10
-UNLIKELY = 1e-3
 SEEDS_A_TASK = 5
 
 
@@ -119,46 +116,6 @@ def failures(rates: pd.DataFrame) -> list[str]:
 
 def _name(row: Mapping[Any, Any]) -> str:
     return f"{row['study']}: {row['claim']}, {row['kind']} {row['case']!r}"
-
-
-def departures(rates: pd.DataFrame, reference: pd.DataFrame) -> list[str]:
-    """List where a sample of seeds does not go with the reference.
-
-    Parameters
-    ----------
-    rates
-        What was counted, of whole studies.
-    reference
-        The committed counts.
-
-    Returns
-    -------
-    list of str
-        Cases that only one of the two has, and those whose counts differ with a probability below
-        `UNLIKELY` (Fisher's exact test): the same seeds need not agree on another type of CPU.
-    """
-    expected = reference[reference["study"].isin(rates["study"].unique())]
-    both = rates.merge(
-        expected, on=COLUMNS[:4], how="outer", suffixes=("", "_expected"), indicator="found"
-    )
-    lines = []
-    for row in both.to_dict("records"):
-        if row["found"] != "both":
-            place = "the reference" if row["found"] == "right_only" else "this run"
-            lines.append(f"{_name(row)}: only in {place}")
-            continue
-        holds, n, before, of = (
-            int(row[name]) for name in ("holds", "n", "holds_expected", "n_expected")
-        )
-        counts = np.array([[holds, n - holds], [before, of - before]])
-        if fisher_exact(counts).pvalue < UNLIKELY:
-            lines.append(f"{_name(row)}: {holds} of {n} hold, {before} of {of} in the reference")
-    return lines
-
-
-def read_reference() -> pd.DataFrame:
-    """Read the committed counts, with rates and intervals."""
-    return with_intervals(pd.read_csv(REFERENCE))
 
 
 def run_battery(

@@ -7,7 +7,6 @@ so a new probe family reruns nothing that exists.
 from __future__ import annotations
 
 import importlib
-import logging
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from bindscope.core.interfaces import Study
 
 DECIDES_NOTHING = True
-
-log = logging.getLogger(__name__)
 
 SPACES = {
     "uniform": "bindscope.codes.uniform:Uniform",
@@ -103,33 +100,5 @@ def plugged_in(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def studies() -> dict[str, Study]:
-    """Import the declarations of all studies: ours in their order, then those of other packages.
-
-    Of a study that cannot be imported, a warning says why; runs that do not use it go on.
-    """
-    declared = {name: resolve(reference) for name, reference in STUDIES.items()}
-    for name, point in plugged_in("studies").items():
-        where = f"{point.dist.name if point.dist else point.module}, entry point {point.value}"
-        try:
-            study = point.load()
-            if name in declared or study.name != name:
-                raise ValueError(
-                    f"STUDY.name and the entry point must be the same new name: {name}"
-                )
-        except Exception as error:
-            log.warning(
-                "the study %r (%s) is left out: %s: %s; correct or uninstall that package",
-                name,
-                where,
-                type(error).__name__,
-                error,
-            )
-        else:
-            declared[name] = study
-    return declared
-
-
-def study_package(name: str) -> str:
-    """Return the package that a study of `studies` is declared in."""
-    reference = STUDIES[name] if name in STUDIES else plugged_in("studies")[name].value
-    return reference.partition(":")[0].rpartition(".")[0]
+    """Import the declarations of all studies, in their order."""
+    return {name: resolve(reference) for name, reference in STUDIES.items()}

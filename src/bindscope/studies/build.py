@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from bindscope.config.loading import load_config
@@ -17,7 +16,7 @@ from bindscope.core.definitions import save_cache
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEntry
-from bindscope.core.registries import STUDIES, studies, study_package
+from bindscope.core.registries import STUDIES, studies
 from bindscope.graph.activations import add_weights
 from bindscope.graph.data import check_programs, check_split
 from bindscope.graph.shared import Shared
@@ -37,24 +36,16 @@ CLAIM_RATES = "resources/reference/claims.csv"
 def all_steps() -> dict[str, Step]:
     """Return the rules that there are, by name."""
     study_steps = {
-        step.name: _at_home(step, name) for name, study in studies().items() for step in study.steps
+        step.name: replace(step, work=step.work or f"{_home(name)}.cost")
+        for name, study in studies().items()
+        for step in study.steps
     }
     return {**SHARED_STEPS, **study_steps}
 
 
-def _at_home(step: Step, study: str) -> Step:
-    """Return a step with the modules that count and compute it, where they are the usual ones."""
-    home = study_package(study)
-    script = step.script
-    if study not in STUDIES:
-        script = f"{home}.workflow.scripts.{script.removesuffix('.py') or step.name}"
-    return replace(step, work=step.work or f"{home}.cost", script=script)
-
-
-def rules_file(study: str) -> str:
-    """Return the file of a study's rules, in this clone or in its package."""
-    home = "" if study in STUDIES else f"{files(study_package(study))}/"
-    return f"{home}workflow/rules/{study}.smk"
+def _home(study: str) -> str:
+    """Return the package that a study is declared in."""
+    return STUDIES[study].partition(":")[0].rpartition(".")[0]
 
 
 def wildcards() -> dict[str, str]:

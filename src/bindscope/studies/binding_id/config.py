@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from bindscope.config.base import ConfigModel, ModelName, NameOf, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.models import pinned
 from bindscope.config.references import repeated
-from bindscope.core.registries import plugged_in
-from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, find_notes
+from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -65,17 +64,13 @@ class Toy(ConfigModel):
 
 
 class VisionLanguageModel(ConfigModel):
-    """A published vision-language model of transformers, one in a folder, or another's engine."""
+    """A published vision-language model of transformers, or one in a folder."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=r"^(hf|engine):.+$",
+        pattern=r"^hf:.+$",
         description="`hf:<repo>@<40 hex>`, or `hf:path:/folder` with weights, configuration, "
-        "processor and tokenizer: LLaVA-OneVision or Qwen2-VL; or `engine:<name>`, which another "
-        "package registers.",
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Of an `engine:`, for its package to read."
+        "processor and tokenizer: LLaVA-OneVision or Qwen2-VL.",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
@@ -102,24 +97,7 @@ class VisionLanguageModel(ConfigModel):
     @field_validator("source")
     @classmethod
     def _pinned(cls, source: str) -> str:
-        scheme, _, name = source.partition(":")
-        if scheme == "engine" and name not in plugged_in("engines"):
-            raise ValueError(f"no installed package registers an engine {name!r}")
-        if scheme == "engine" and name in ENGINES:
-            raise ValueError(f"{name!r} is an engine of bindscope; the package must rename its own")
         return pinned(source)
-
-    @model_validator(mode="after")
-    def _engines_options(self) -> Self:
-        if self.options and not self.engine:
-            raise ValueError("options: only an `engine:` has them")
-        return self
-
-    @property
-    def engine(self) -> str | None:
-        """Name of another package's engine; None of a model of transformers."""
-        scheme, _, name = self.source.partition(":")
-        return name if scheme == "engine" else None
 
 
 if TYPE_CHECKING:
@@ -274,7 +252,7 @@ def _unanswerable(suite: Suite, models: dict[str, VisionLanguageModel]) -> Itera
         yield ": there is no model: give `oracles`, `models` or `toys`"
     if not (suite.tasks or suite.records):
         yield ": there is nothing to ask about: give `tasks` or `records`"
-    if suite.records and (not suite.models or any(models[name].engine for name in suite.models)):
+    if suite.records and not suite.models:
         yield ".records: only models of transformers read photos; give `models` with `hf:`"
     if not suite.tasks and (suite.oracles or suite.toys):
         yield ": oracles and toys read no records; give `tasks`, or `models` alone"

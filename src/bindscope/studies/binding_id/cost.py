@@ -77,8 +77,6 @@ def _engine(content: Content) -> _Engine:
         )
         return _Engine(toy, 60, object_tokens=(_SPRITE_PX // PATCH_PX) ** 2)
     source = str(content["source"])
-    if source.startswith("engine:"):  # whose size nobody here knows
-        return _Engine(LanguageModel(4, _ORACLE_WIDTH), 12, unknown=f"the size of {source}")
     views, cells = _views(source)
     pad = 3 if content.get("compat") == "paper" else 0
     return _Engine(

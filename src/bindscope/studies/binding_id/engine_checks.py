@@ -65,10 +65,10 @@ def check_engine(
 
     Examples
     --------
-    >>> from bindscope.studies.binding_id.oracle import Oracle
+    >>> from bindscope.studies.binding_id.oracle import OracleEngine
     >>> from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
     >>> from bindscope.testing import check_engine
-    >>> check_engine(Oracle("slot", noise=0.0), draw_pairs(Rule(), "test", 3, seed=0).base)
+    >>> check_engine(OracleEngine("slot", noise=0.0), draw_pairs(Rule(), "test", 3, seed=0).base)
     """
     assert isinstance(engine, Engine), "it is no engine: it lacks members of `engine.Engine`"
     assert len(scenes) > 1 < scenes.things, "scenes: give two or more, of two or more things"

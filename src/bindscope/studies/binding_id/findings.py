@@ -56,7 +56,7 @@ _NOT_REAL = {
 }
 _REAL = {
     "pretrained": "pretrained",
-    "local": "of a local folder or another package, whose training is not known",
+    "local": "of a local folder, whose training is not known",
 }
 _NO_PAPER = (
     "Table 1 of the binding ID paper could not be obtained, so no published value is shown. For "

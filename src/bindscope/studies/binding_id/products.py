@@ -30,7 +30,6 @@ from bindscope.studies.binding_id.registry import (
     ENGINES,
     EXPERIMENTS,
     RECORDS,
-    engine_reference,
     experiment_reference,
     find_experiment,
     find_judged,
@@ -118,7 +117,7 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
 def _slow(model: VisionLanguageModel, suite: Suite) -> list[str]:
     """Say of a model that it would answer under hundreds of conditions one by one."""
     many = [name for name in ("heads", "layers") if name in suite.experiments]
-    if model.engine or not many or not model.batch_size or model.batch_size >= 2 * suite.batch_size:
+    if not many or not model.batch_size or model.batch_size >= 2 * suite.batch_size:
         return []
     from bindscope.graph.language import language_model  # imports NumPy
 
@@ -168,8 +167,6 @@ def _published(model: VisionLanguageModel, suite: Suite, experiment: str) -> lis
     spec["batch_size"] = model.batch_size or CONDITIONS_AT_ONCE * suite.batch_size
     fine = experiment in EXPERIMENTS and find_notes(experiment).fine
     spec["precision"] = precision_of(model.precision, model.compat, device, fine=fine)
-    if model.engine:
-        return [{"kind": model.engine, "origin": "local", **spec}]
     content = {"kind": "published", "origin": origin, **spec}
     return [content if path is None else {**content, "weights_sha256": content_key(path)}]
 
@@ -180,7 +177,7 @@ def _always(models: list[dict[str, Any]]) -> _Models:
 
 def _weights(graph: Graph, model: VisionLanguageModel) -> list[Product]:
     """Add the download of a model of the hub, with its processor."""
-    if model.engine or local_path(model.source) is not None:
+    if local_path(model.source) is not None:
         return []
     content = {"model": {"source": model.source}, "texts": True, "types": _TYPES}
     return [graph.add("weights", {"model": model.name}, content, runs=[ADAPTERS["hf"]])]
@@ -206,7 +203,7 @@ def _add_experiments(
     kinds = dict.fromkeys(model["kind"] for model in shared["models"])
     if kinds.keys() - {"oracle", "toy"}:  # these are read on the CPU
         shared["device"] = kind_here(suite.device)
-    engines = [str(engine_reference(kind)) for kind in kinds]
+    engines = [ENGINES[kind] for kind in kinds]
     names = {"suite": suite.name, "task": task.name, "subject": subject}
     experiments = {name: find_experiment(name) for name in suite.experiments}
     estimates: list[Product] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from bindscope.core.registries import plugged_in, resolve
+from bindscope.core.registries import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +30,6 @@ ENGINES = {
 }
 # Model types of transformers that `published` reads, in its order.
 MODEL_TYPES = ("llava_onevision", "qwen2_vl")
-
-
-def engine_reference(kind: str) -> str | None:
-    """Return the ``"module:load"`` of an engine, ours or another package's; None: no such one."""
-    point = plugged_in("engines").get(kind)
-    return ENGINES.get(kind) or (point.value if point else None)
 
 
 # ``ask_records(model, weights, spec, device) -> suite.ExperimentResult``: of a user's own photos.

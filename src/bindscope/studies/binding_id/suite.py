@@ -40,8 +40,8 @@ from bindscope.studies.binding_id.estimates import Estimates, Sums, batches
 from bindscope.studies.binding_id.experiment import Experiment
 from bindscope.studies.binding_id.plans import Batch, Each, Plan
 from bindscope.studies.binding_id.registry import (
+    ENGINES,
     RECORDS,
-    engine_reference,
     find_experiment,
     find_judged,
 )
@@ -282,7 +282,7 @@ def _answered(
 
 
 def _loaded(model: Mapping[str, Any], job: Job, device: str) -> Any:
-    load = resolve(str(engine_reference(model["kind"])))
+    load = resolve(ENGINES[model["kind"]])
     return load(model, Rule.from_task(job.spec["task"]), _weights(job), device)
 
 
