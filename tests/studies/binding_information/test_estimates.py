@@ -300,6 +300,13 @@ def test_validation_chooses_the_bound_and_test_does_not(val, expected):
     assert row_of(result(val=val))["binding_lower_bound_bits"] == pytest.approx(expected, abs=1e-5)
 
 
+def test_near_duplicates_are_one_piece_of_evidence():
+    """Scenes of a group are not independent: each group counts once, with its mean."""
+    groups = np.arange(N) // 4
+    row = row_of(result(), groups=groups)
+    assert row["pairing_evidence"] == pytest.approx(2.0 * len(np.unique(groups)))
+
+
 def test_negative_estimates_of_the_paper_are_kept_and_bounds_end_at_nothing():
     row = row_of(
         result(object_=12.0, feature=1.0, anchored=10.2, chained=(3.1, 4.1, 3.1), val=(10, 11))
