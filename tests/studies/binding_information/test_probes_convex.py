@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.regressions import OWN_AFTER, Regressions
 from bindscope.fitting.ridge import Average
+from bindscope.studies.binding_information.probes import convex
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.convex import HeadProblem, LinearInputs
 from bindscope.studies.binding_information.probes.data import ProbeData
@@ -170,6 +171,26 @@ def test_strengths_are_averaged_by_their_likelihood():
     expected = (shares[:, None] * torch.stack(path)).sum(0)
     assert torch.allclose(average.w, expected.to(average.w.dtype), atol=1e-5)
     assert (val.losses(average.w) <= (shares * losses).sum(0) + 1e-6).all()
+
+
+def test_each_half_of_validation_is_scored_by_the_weights_that_the_other_half_chose():
+    """What the choice of ridges flatters is seen on scenes that had no say in it."""
+    config = probe("linear")
+    source = make_source(config, problem((300, 300, 300), noise=1.0))
+    run = start(config, heads("object"), source.shape)
+    inputs = LinearInputs(source, 2**30, run.family.linear_part)
+    val, *halves = (HeadProblem(inputs, [run], "val", half).regressions() for half in (None, 0, 1))
+    origin = torch.zeros_like(val.mask)
+    path = convex._Path(val, val, halves, source.halves, origin)
+    torch.manual_seed(0)
+    weights = [0.1 * torch.randn(val.mask.shape) for _ in halves]
+    for average, w in zip(path.halves, weights, strict=True):
+        average.w[:] = w
+    _, crossed = path.gains(torch.arange(val.mask.shape[1]))
+    for half, w in ((0, weights[1]), (1, weights[0])):
+        scenes = source.halves == half
+        expected = val.scene_gains(w, origin)[scenes] / np.log(2)
+        assert torch.allclose(crossed[scenes], expected, atol=1e-6)
 
 
 def test_a_code_that_is_read_without_noise_has_no_ridge_at_the_end():
