@@ -11,6 +11,7 @@ import pytest
 import yaml
 from harness import ROOT, forget
 
+from bindscope.config.loading import load_file
 from bindscope.config.root import Config
 from bindscope.core import keys
 from bindscope.core.errors import BindscopeError
@@ -101,6 +102,25 @@ def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
             module = f"{path.removeprefix('bindscope.').replace('.', '/')}.py"
             assert label(product) in holders()[module]
             assert holders()[module] <= of_study[product.wildcards["figure"]]
+
+
+@pytest.mark.parametrize(
+    ("preset", "rule", "module"),
+    [
+        ("clevr", "records", "sources/clevr.py"),
+        ("natural", "records", "sources/genome/reader.py"),
+        ("clevr_rendered", "scenes", "scenes/solids/mitsuba_backend.py"),
+        ("clevr_rendered", "codes", "codes/draws.py"),
+    ],
+)
+def test_what_a_configuration_names_is_in_the_code_that_runs(
+    preset: str, rule: str, module: str
+) -> None:
+    """Registries decide nothing by themselves, so a product has to name what it takes of them."""
+    products = build(load_file(ROOT / f"config/presets/{preset}.yaml")).select(rule)
+    assert products
+    for product in products:
+        assert SOURCE / module in keys.closure(roots(product.content)).files.values()
 
 
 def test_a_fit_hangs_on_the_module_of_its_own_family() -> None:
