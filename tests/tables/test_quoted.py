@@ -57,6 +57,14 @@ def test_a_group_is_the_mean_over_its_models_with_the_t_interval_within_what_can
     assert list(here.single["n_seeds"]) == [2, 1, 1]
 
 
+def test_a_groups_name_stands_for_all_of_its_models_or_for_none():
+    rows = [row("trained-0", 4.2), row("trained-0", 4.3, layer="2"), row("trained-1", 4.8)]
+    alone = quoted(*rows).rows["model"]  # trained-1 was not read at layer 2
+    assert list(alone) == ["trained-0", "trained-0", "trained-1"]
+    whole = quoted(*rows, row("trained-1", 4.9, layer="2")).rows["model"]
+    assert list(whole) == ["trained", "trained"]
+
+
 def test_a_single_model_keeps_its_interval_and_its_name():
     here = quoted(row("trained-0", 4.0))
     assert list(here.rows["model"]) == ["trained-0"]

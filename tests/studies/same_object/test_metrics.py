@@ -22,6 +22,7 @@ from bindscope.studies.same_object.metrics import (
     UNCHANGED,
     Calibration,
     Stratum,
+    kinds,
     measure,
     platt,
     tally,
@@ -134,6 +135,14 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
             assert row["auc_within"] is row["auc_within_low"] is None
         n_pairs += row["n_pairs"] * (row["same_class"] != "all") * (row["distance"] != "all")
     assert n_pairs == len(rows)
+
+
+def test_patches_without_a_class_are_alike_within_an_object_only():
+    """Class 0 says that nobody named one: two such objects are not of the same class."""
+    instances, classes = [[1, 1, 2, 3]], [[0, 0, 0, 5]]
+    block = block_of(np.zeros((1, 4, 2)), instances, np.ones((1, 4), bool), classes)
+    same_class, _ = kinds(block)
+    assert same_class.tolist() == [True, *[False] * 5]
 
 
 def test_what_is_constant_in_an_image_is_worth_nothing_within_images():
