@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
@@ -125,7 +126,8 @@ def _refuted(judgments: Sequence[Judgment]) -> Iterator[str]:
 
 def _matrix(judgments: Sequence[Judgment]) -> PageTable:
     """Return a row per claim and condition, and a column per model, with marks as verdicts."""
-    models = dict.fromkeys(_model(judgment) for judgment in judgments)
+    # Those with the most verdicts first.
+    models = [model for model, _ in Counter(map(_model, judgments)).most_common()]
     rows: dict[tuple[str, str], dict[str, list[Judgment]]] = {}
     order = list(dict.fromkeys(judgment.claim.name for judgment in judgments))
     for judgment in sorted(judgments, key=lambda judgment: order.index(judgment.claim.name)):

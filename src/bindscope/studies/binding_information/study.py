@@ -288,9 +288,9 @@ STUDY = Study(
             "Binding information in counts and in color histograms",
             "Fraction beta* of binding information (counts and pairing). Orange: counts alone, "
             "H(M|F) / H(O|F). Green: a color histogram of the images, exact (solid) or decoded by "
-            "a linear probe (dotted, a lower bound). Stars: published values; circles: the paper's "
-            "formula on comparable probes of this run. Values left of a line are no evidence of "
-            "pairing. No intervals.",
+            "a linear probe (dotted, a lower bound). Stars: published values"
+            "{this run's probe|; circles: the paper's formula on comparable probes of this "
+            "run}. Values left of a line are no evidence of pairing. No intervals.",
             _table_where(lambda graph, shared: graph.select("fit")),
             *_PAPERS,
         ),
@@ -300,8 +300,8 @@ STUDY = Study(
             "Bits per scene about the objects (features, counts and pairing together) in the last "
             "layer, by token input and probe. Bars: lower bounds; lines: 95 % intervals over "
             "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
-            "problem paper's formula, H(O) - CE; crosses: the same without a representation; "
-            "stars: published values.",
+            "problem paper's formula, H(O) - CE; crosses: the same without a representation"
+            "{published value|; stars: published values}.",
             _table_where(last_layer_fits),
             _PUBLISHED,
         ),
@@ -391,8 +391,8 @@ STUDY = Study(
             "Binding information (counts and pairing) against the side of the input image, as a "
             "fraction of H(O|F) (left) and in bits (right; dotted: H(O|F)). Solid: lower bounds "
             "with 95 % intervals over test scenes; dashed: the binding problem paper's formula; "
-            "stars: its published values; dash-dotted: counting only. Other sizes use interpolated "
-            "position embeddings.",
+            "{published value|stars: its published values; }dash-dotted: counting only. Other "
+            "sizes use interpolated position embeddings.",
             _resolution,
             _TRENDS,
         ),

@@ -44,6 +44,8 @@ from bindscope.tables.quoted import Quoted, TableRow, name_order
 _GAP = 0.035  # between two parts, of all there is to know
 _BAR = 0.74
 _ROW_IN, _HEAD_IN = 0.19, 0.75
+_BOLD: dict[str, Any] = {"fontsize": 8, "fontweight": "bold"}
+_NARROW_LABEL = 22  # characters of a row's name in a line
 _NARROW_IN = 3.2  # of a figure for a narrow screen, where 7.5 points are 12 pixels
 _WIDE = 0.5  # of a box: a bar so long has its number inside
 _OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
@@ -97,8 +99,9 @@ def parts_narrow(
     here = quoted[name]
     boxes = _boxes(_some_row(name, here, table))
     n_rows = _n_lines(here) + LABEL_ROWS * len(strongest_baselines(table, name, WHOLE))
-    height = _HEAD_IN + _ROW_IN * n_rows
-    canvas = new_figure(height * len(boxes) + 0.7, _NARROW_IN)
+    height = _HEAD_IN + 1.3 * _ROW_IN * n_rows
+    canvas = new_figure(height * len(boxes) + 1.0, _NARROW_IN)
+    canvas.suptitle(name, fontsize=9, fontweight="bold", x=0.01, ha="left")
     grid = wrapped([box.part for box in boxes], 1, (0, 0), on=canvas)
     for box in boxes:
         _panel(grid.panels[box.part], name, here, table, models, [box._replace(start=0.0)])
@@ -141,11 +144,16 @@ def _panel(
     """Draw a dataset's boxes, or `only` some of them."""
     like = _some_row(dataset, quoted, table)
     boxes = only or _boxes(like)
-    _head(axes, marked(dataset, len(quoted) > 0 and has_assumed_prior(quoted.rows)), like, boxes)
+    if not only:
+        assumed = len(quoted) > 0 and has_assumed_prior(quoted.rows)
+        _title(axes, marked(dataset, assumed), like, boxes)
+    _head(axes, boxes)
+    start: dict[str, Any] = {"xycoords": ("figure fraction", "data")} if only else {}
     y, ticks = 0, []
     for token in token_order(quoted.names("tokens")):
         words = f"decoded from {label_tokens(token).words}"
-        axes.text(0, y + 0.12, words, va="center", fontsize=8, fontweight="bold")
+        heading = axes.annotate(words, (0, y + 0.12), va="center", **_BOLD, **start)
+        heading.set_in_layout(False)
         of_token = quoted.where(tokens=token)
         for name in name_order(of_token.names("model"), models):
             y += 1
@@ -155,7 +163,8 @@ def _panel(
                 _seeds(axes, y, here, boxes[-1])
             else:
                 _empty(axes, y, here.refused["flags"].iloc[0], boxes)
-            ticks.append((y, _label(name, here)))
+            label = _label(name, here)
+            ticks.append((y, fill(label, _NARROW_LABEL) if only else label))
         y += 1
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     last = y - 0.4
@@ -182,23 +191,28 @@ def _boxes(like: TableRow) -> list[_Box]:
     return boxes or [_Box(all_parts[-1][0], 0.0, 1.0)]
 
 
-def _head(axes: Axes, dataset: str, like: TableRow, boxes: Sequence[_Box]) -> None:
-    """Name the dataset and the parts above their boxes, with the bits that there are."""
+def _title(axes: Axes, dataset: str, like: TableRow, boxes: Sequence[_Box]) -> None:
+    """Name the dataset, with the bits that there are, and parts without a box."""
     whole = number(like[WHOLE.entropy])
     axes.set_title(f"{dataset}: {whole} bits of entropy per scene", pad=29)
-    above = partial(axes.annotate, textcoords="offset points")
     drawn = [box.part for box in boxes]
     without = [WORDS[part] for part in parts_of(like) if part not in drawn]
     note = "".join(f"{words}: 0 bits, implied by the features" for words in without)
-    above(
+    axes.annotate(
         note,
         (1, 1),
+        textcoords="offset points",
         xycoords="axes fraction",
         xytext=(0, 30),
         ha="right",
         fontsize=7.5,
         color="#444444",
     )
+
+
+def _head(axes: Axes, boxes: Sequence[_Box]) -> None:
+    """Name the parts above their boxes, with the bits that there are."""
+    above = partial(axes.annotate, textcoords="offset points")
     for part, start, bits in boxes:
         place: dict[str, Any] = {
             "xy": (start, 1),
@@ -206,7 +220,7 @@ def _head(axes: Axes, dataset: str, like: TableRow, boxes: Sequence[_Box]) -> No
             "xytext": (0, 3),
         }
         head = f"{WORDS[part]}\n"
-        above(head, **place, fontsize=8, fontweight="bold", color=COLORS[part])
+        above(head, **place, **_BOLD, color=COLORS[part])
         words = f"{part.entropy_symbol} = {number(bits)} bits"
         above(words, **place, fontsize=7.5, color="#444444")
 
