@@ -397,15 +397,15 @@ def test_claims_are_a_matrix_with_a_row_per_claim_and_a_column_per_model():
     rates = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
     section = claims_section(judge(claims, effects), rates, "toy")
     matrix, _ = section.tables
-    assert [column.heading for column in matrix.columns] == ["claim", "for", "a", "b"]
+    assert [column.heading for column in matrix.columns] == ["claim", "for", "b", "a"]
     assert [[cell.text for cell in row] for row in matrix.rows] == [
-        ["It is right.", "left", "\u2713", "\u2717 \u2713"],
-        ["", "above", "?", ""],
-        ["It is longer.", "", "", "\u2013"],
+        ["It is right.", "left", "\u2717 \u2713", "\u2713"],
+        ["", "above", "", "?"],
+        ["It is longer.", "", "\u2013", ""],
     ]
-    cell = matrix.rows[0][2]
+    cell = matrix.rows[0][3]
     assert (cell.below, cell.explanation) == ("90 %", "holds: a, left, 90 %, 85 to 95")
-    assert matrix.rows[2][3].explanation == "not testable: b, 0.90 cm, 0.85 to 0.95, empty edit"
+    assert matrix.rows[2][2].explanation == "not testable: b, 0.90 cm, 0.85 to 0.95, empty edit"
     assert section.points == ("Does not hold: It is right. b, left (20 %, 15 to 25).",)
     assert section.summary == (
         "Of 5 claims judged together: 2 hold, 1 do not hold, 1 not significant, 1 not testable."

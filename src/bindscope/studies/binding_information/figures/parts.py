@@ -148,11 +148,11 @@ def _panel(
         assumed = len(quoted) > 0 and has_assumed_prior(quoted.rows)
         _title(axes, marked(dataset, assumed), like, boxes)
     _head(axes, boxes)
-    start: dict[str, Any] = {"xycoords": ("figure fraction", "data")} if only else {}
+    place: dict[str, Any] = {"xycoords": ("figure fraction", "data")} if only else {}
     y, ticks = 0, []
     for token in token_order(quoted.names("tokens")):
         words = f"decoded from {label_tokens(token).words}"
-        heading = axes.annotate(words, (0, y + 0.12), va="center", **_BOLD, **start)
+        heading = axes.annotate(words, (0, y + 0.12), va="center", **_BOLD, **place)
         heading.set_in_layout(False)
         of_token = quoted.where(tokens=token)
         for name in name_order(of_token.names("model"), models):
