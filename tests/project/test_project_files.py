@@ -177,13 +177,14 @@ def test_the_slurm_profile_repeats_the_default_one() -> None:
 SOURCES = [path for room in ("src", "tests", "workflow") for path in Path(room).rglob("*.py")]
 
 
-def test_functions_fit_a_screen_and_modules_are_read_in_one_go() -> None:
+def test_functions_are_short_and_modules_are_read_in_one_go() -> None:
+    """Statements count: lines are the formatter's business, and docstrings may be long."""
     long = [f"{path}: {n}" for path in SOURCES if (n := path.read_text().count("\n")) > 500]
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or 0) - node.lineno + 1
-                long += [f"{path}, {node.name}: {length}"] if length > 60 else []
+                n = sum(isinstance(inner, ast.stmt) for inner in ast.walk(node)) - 1
+                long += [f"{path}, {node.name}: {n} statements"] if n > 40 else []
     assert long == []
 
 
