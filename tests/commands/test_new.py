@@ -13,14 +13,13 @@ from packages import install
 from PIL import Image
 
 from bindscope.cli import main
-from bindscope.commands.new import LANGUAGE_FAMILIES, describe, write_new
+from bindscope.commands.new import describe, write_new
 from bindscope.commands.new_sections import read_labels
 from bindscope.config.loading import load_config, load_file
 from bindscope.core.errors import BindscopeError
 from bindscope.core.registries import plugged_in
 from bindscope.graph.towers import settings
 from bindscope.sources.survey import with_counts
-from bindscope.studies.binding_id.vlm.loading import FAMILIES
 from bindscope.studies.build import build, read_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,10 +183,6 @@ def test_a_value_may_be_called_none(tmp_path: Path) -> None:
 def test_a_model_without_a_row_of_blocks_is_named() -> None:
     with pytest.raises(BindscopeError, match="SwinTransformer is not a plain vision transformer"):
         describe("timm:swin_tiny_patch4_window7_224")
-
-
-def test_language_families_are_those_of_the_study() -> None:
-    assert set(LANGUAGE_FAMILIES) == set(FAMILIES)
 
 
 def test_a_model_that_is_not_here_is_said_so_and_the_file_is_written(

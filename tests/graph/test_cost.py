@@ -407,6 +407,16 @@ def test_intervals_hold_what_is_drawn() -> None:
         ("Qwen/Qwen2-VL-2B-Instruct", 2.21),
         ("Qwen/Qwen2-VL-7B-Instruct", 8.29),
         ("Qwen/Qwen2-VL-72B-Instruct", 73.4),
+        ("Qwen/Qwen2.5-VL-3B-Instruct", 3.75),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 8.29),
+        ("Qwen/Qwen2.5-VL-32B-Instruct", 33.5),
+        ("llava-hf/llava-1.5-7b-hf", 7.06),
+        ("llava-hf/llava-1.5-13b-hf", 13.4),
+        ("llava-hf/llava-v1.6-mistral-7b-hf", 7.57),
+        ("llava-hf/llava-v1.6-vicuna-7b-hf", 7.06),
+        ("OpenGVLab/InternVL3-1B-hf", 0.938),
+        ("OpenGVLab/InternVL3-2B-hf", 2.09),
+        ("OpenGVLab/InternVL3-8B-hf", 7.94),
     ],
 )
 def test_weights_of_released_language_models(
@@ -429,8 +439,20 @@ def test_a_language_model_of_no_known_size_is_named(
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     assert language.unknown_size("hf:a/vlm-13b@main") == "the size of hf:a/vlm-13b"
+    assert language.unknown_size("hf:OpenGVLab/InternVL3_5-8B-HF@main")
     for tower in ("openai/clip-vit-large-patch14", "facebook/dinov3-vit7b16"):
         assert not language.names_language_model(f"hf:{tower}")
+
+
+def test_a_released_llava_has_numbers_of_llama_where_its_file_has_none(tmp_path: Path) -> None:
+    """Its keys and values are eight times as many as those of Qwen2 with as many weights."""
+    text = {"model_type": "llama", "vocab_size": 32_064}
+    content = {"model_type": "llava", "text_config": text, "vision_config": {"hidden_size": 1024}}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    source = f"hf:path:{tmp_path}"
+    assert language.names_language_model(source)
+    assert language.language_model(source).cached == 2 * 4096
+    assert language.language_model(source).weights == pytest.approx(7.06e9, rel=0.04)
 
 
 def test_weights_that_are_here_are_counted_by_their_headers(tmp_path: Path) -> None:

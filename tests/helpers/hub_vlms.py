@@ -1,10 +1,11 @@
 """Stand-ins for published vision-language models: folders as the hub has them, weights random.
 
 Everything but the numbers of the weights is as released: file names, `model_type`, image processors
-with tiles (LLaVA-OneVision, 384 px in patches of 14, 36 resolutions) or smart resize (Qwen2-VL),
-chat templates, placeholders of images, special tokens, and a byte-level BPE tokenizer with Qwen2's
-rules. It is trained on the spot so that words split unequally: `SPLIT` take two tokens each, all
-other words of the tasks one.
+with tiles (LLaVA-OneVision, 384 px in patches of 14, 36 resolutions; LLaVA-NeXT, 336 px, 5), with
+one square (LLaVA 1.5, InternVL) or smart resize (Qwen), chat templates, placeholders of images,
+special tokens, and a byte-level BPE tokenizer with Qwen2's rules or one with Llama's. It is trained
+on the spot so that words split unequally: `SPLIT` take two tokens each, all other words of the
+tasks one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,28 @@ declare_torchvision_operators()
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
 from transformers import (  # noqa: E402
+    CLIPImageProcessor,
+    GotOcr2ImageProcessor,
+    InternVLConfig,
+    InternVLForConditionalGeneration,
+    InternVLProcessor,
+    InternVLVideoProcessor,
+    LlamaTokenizer,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaNextConfig,
+    LlavaNextForConditionalGeneration,
+    LlavaNextImageProcessor,
+    LlavaNextProcessor,
     LlavaOnevisionConfig,
     LlavaOnevisionForConditionalGeneration,
     LlavaOnevisionImageProcessor,
     LlavaOnevisionProcessor,
     LlavaOnevisionVideoProcessor,
+    LlavaProcessor,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
     Qwen2Tokenizer,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
@@ -36,7 +54,8 @@ from transformers import (  # noqa: E402
 
 from bindscope.studies.binding_id.tasks.scenes import words_of  # noqa: E402
 
-Family = Literal["llava_onevision", "qwen2_vl"]
+Family = Literal["internvl", "llava", "llava_next", "llava_onevision", "qwen2_5_vl", "qwen2_vl"]
+Split = dict[str, tuple[str, ...]] | None
 SPLIT = {
     "frustum": (" fr", "ustum"),
     "torus": (" tor", "us"),
@@ -54,6 +73,12 @@ SPECIAL = (
     "<|image_pad|>",
     "<|video_pad|>",
 )
+INTERNVL = {
+    "start_image_token": "<img>",
+    "end_image_token": "</img>",
+    "context_image_token": "<IMG_CONTEXT>",
+    "video_token": "<video>",
+}
 QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -74,6 +99,23 @@ QWEN_TEMPLATE = (
     "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+INTERNVL_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% for content in message['content'] %}{% if content['type'] == 'image' %}<IMG_CONTEXT>\n"
+    "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+VICUNA_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'].upper() }}: "
+    "{% for content in message['content'] %}{% if content['type'] == 'image' %}<image>\n"
+    "{% else %}{{ content['text'] }} {% endif %}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+)
+MISTRAL_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}[INST] "
+    "{% for content in message['content'] %}{% if content['type'] == 'image' %}<image>\n"
+    "{% else %}{{ content['text'] }} {% endif %}{% endfor %}[/INST]{% endfor %}"
+)
 PINPOINTS = [[384 * rows, 384 * columns] for rows in range(1, 7) for columns in range(1, 7)]
 LANGUAGE = {
     "hidden_size": 32,
@@ -85,35 +127,52 @@ LANGUAGE = {
 }
 
 
-def tokenizer(template: str, split: dict[str, tuple[str, ...]] | None = None) -> Qwen2Tokenizer:
+def tokenizer(template: str, split: Split = None, names: Any = SPECIAL) -> Qwen2Tokenizer:
     """Return a tokenizer trained so that the words of `split` take as many tokens as named."""
-    split = SPLIT if split is None else split
-    raw = Tokenizer(models.BPE())
-    raw.pre_tokenizer = pre_tokenizers.Sequence(
+    cut = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(QWEN2), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
+    parts = _trained(cut, split, pre_tokenizers.ByteLevel.alphabet(), ())
+    return Qwen2Tokenizer(
+        **parts,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        extra_special_tokens=names if isinstance(names, dict) else list(names),
+        chat_template=template,
+    )
+
+
+def llama_tokenizer(template: str, split: Split = None) -> LlamaTokenizer:
+    """Return one with Llama's rules: spaces are letters, other signs of no token are bytes."""
+    first = ("<unk>", "<s>", "</s>", *(f"<0x{number:02X}>" for number in range(256)))
+    parts = _trained(pre_tokenizers.Metaspace(prepend_scheme="never"), split, [], first)
+    return LlamaTokenizer(
+        **parts,
+        pad_token="<pad>",
+        add_bos_token=True,
+        extra_special_tokens=["<image>"],
+        chat_template=template,
+    )
+
+
+def _trained(cut: Any, split: Split, alphabet: list[str], first: tuple[str, ...]) -> dict[str, Any]:
+    """Return the vocabulary and merges of a tokenizer of texts that are cut in a way."""
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = cut
     raw.train_from_iterator(
-        _corpus(split) * 20,
+        _corpus(SPLIT if split is None else split) * 20,
         trainers.BpeTrainer(
             vocab_size=2000,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            special_tokens=[],
+            initial_alphabet=alphabet,
+            special_tokens=list(first),
             show_progress=False,
         ),
     )
     parts = json.loads(raw.to_str())["model"]
-    built = Qwen2Tokenizer(
-        vocab=parts["vocab"],
-        merges=[tuple(pair) for pair in parts["merges"]],
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        additional_special_tokens=list(SPECIAL),
-    )
-    built.chat_template = template
-    return built
+    return {"vocab": parts["vocab"], "merges": [tuple(pair) for pair in parts["merges"]]}
 
 
 def _corpus(split: dict[str, tuple[str, ...]]) -> list[str]:
@@ -134,9 +193,7 @@ def _corpus(split: dict[str, tuple[str, ...]]) -> list[str]:
     return [*texts, *prompt.split(" "), *(f" {word}" for word in prompt.split()), ".\n\n", *spaces]
 
 
-def save(
-    family: Family, folder: Path, split: dict[str, tuple[str, ...]] | None = None, **language: Any
-) -> Path:
+def save(family: Family, folder: Path, split: Split = None, **language: Any) -> Path:
     """Write a stand-in into a folder, as a snapshot of the hub has it.
 
     Parameters
@@ -156,7 +213,14 @@ def save(
         The folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    build = {"llava_onevision": _llava, "qwen2_vl": _qwen}[family]
+    build = {
+        "internvl": _internvl,
+        "llava": _llava,
+        "llava_next": _llava_next,
+        "llava_onevision": _onevision,
+        "qwen2_5_vl": _qwen25,
+        "qwen2_vl": _qwen,
+    }[family]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         model, processor = build(split, language)
@@ -175,7 +239,7 @@ def _widen(model: Any) -> None:
                 weight.normal_().mul_(fan**-0.5)
 
 
-def _llava(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) -> tuple[Any, Any]:
+def _onevision(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
     words = tokenizer(LLAVA_TEMPLATE, split)
     config = LlavaOnevisionConfig(
         text_config={"model_type": "qwen2", "vocab_size": len(words), **LANGUAGE, **language},
@@ -207,7 +271,104 @@ def _llava(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) -
     return LlavaOnevisionForConditionalGeneration(config), processor
 
 
-def _qwen(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) -> tuple[Any, Any]:
+CLIP = {
+    "model_type": "clip_vision_model",
+    "image_size": 336,
+    "patch_size": 14,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+}
+OF_CLIP: dict[str, Any] = {
+    "patch_size": 14,
+    "vision_feature_select_strategy": "default",
+    "num_additional_image_tokens": 1,
+}
+SQUARE: dict[str, Any] = {
+    "size": {"shortest_edge": 336},
+    "crop_size": {"height": 336, "width": 336},
+}
+
+
+def _llava(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
+    words = llama_tokenizer(VICUNA_TEMPLATE, split)
+    config = LlavaConfig(
+        text_config={"model_type": "llama", "vocab_size": len(words), **LANGUAGE, **language},
+        vision_config=CLIP,
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        image_seq_length=576,
+        tie_word_embeddings=False,
+    )
+    processor = LlavaProcessor(
+        image_processor=CLIPImageProcessor(**SQUARE),
+        tokenizer=words,
+        chat_template=VICUNA_TEMPLATE,
+        **OF_CLIP,
+    )
+    return LlavaForConditionalGeneration(config), processor
+
+
+def _llava_next(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
+    words = llama_tokenizer(MISTRAL_TEMPLATE, split)
+    text = {"model_type": "mistral", "sliding_window": None, "vocab_size": len(words)}
+    config = LlavaNextConfig(
+        text_config={**text, **LANGUAGE, **language},
+        vision_config=CLIP,
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        tie_word_embeddings=False,
+    )
+    processor = LlavaNextProcessor(
+        image_processor=LlavaNextImageProcessor(**SQUARE),
+        tokenizer=words,
+        chat_template=MISTRAL_TEMPLATE,
+        **OF_CLIP,
+    )
+    return LlavaNextForConditionalGeneration(config), processor
+
+
+def _internvl(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
+    names = dict(INTERNVL, turn="<|im_start|>")
+    words = tokenizer(INTERNVL_TEMPLATE, split, names)
+    config = InternVLConfig(
+        text_config={"model_type": "qwen2", "vocab_size": len(words), **LANGUAGE, **language},
+        vision_config={
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 48,
+        },
+        image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"),
+        tie_word_embeddings=False,
+    )
+    processor = InternVLProcessor(
+        image_processor=GotOcr2ImageProcessor(size={"height": 448, "width": 448}),
+        tokenizer=words,
+        video_processor=InternVLVideoProcessor(),
+        chat_template=INTERNVL_TEMPLATE,
+    )
+    return InternVLForConditionalGeneration(config), processor
+
+
+def _qwen25(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
+    vision = {
+        "out_hidden_size": language.get("hidden_size", LANGUAGE["hidden_size"]),
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "fullatt_block_indexes": [0],
+    }
+    parts = (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor)
+    return _qwen(split, language, *parts, vision)
+
+
+def _qwen(
+    split: Split,
+    language: dict[str, Any],
+    configuration: Any = Qwen2VLConfig,
+    architecture: Any = Qwen2VLForConditionalGeneration,
+    prepare: Any = Qwen2VLProcessor,
+    vision: dict[str, Any] | None = None,
+) -> tuple[Any, Any]:
     words = tokenizer(QWEN_TEMPLATE, split)
     number = words.convert_tokens_to_ids
     text = {
@@ -216,14 +377,13 @@ def _qwen(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) ->
         "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]},
         **language,
     }
-    config = Qwen2VLConfig(
+    vision = vision or {"embed_dim": 32, "hidden_size": text["hidden_size"], "mlp_ratio": 2}
+    config = configuration(
         text_config=text,
         vision_config={
+            **vision,
             "depth": 1,
-            "embed_dim": 32,
-            "hidden_size": text["hidden_size"],
             "num_heads": 2,
-            "mlp_ratio": 2,
             "patch_size": 14,
             "spatial_merge_size": 2,
             "temporal_patch_size": 2,
@@ -234,10 +394,10 @@ def _qwen(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) ->
         vision_end_token_id=number("<|vision_end|>"),
         tie_word_embeddings=False,
     )
-    processor = Qwen2VLProcessor(
+    processor = prepare(
         image_processor=Qwen2VLImageProcessor(min_pixels=3136, max_pixels=12845056),
         tokenizer=words,
         video_processor=Qwen2VLVideoProcessor(),
         chat_template=QWEN_TEMPLATE,
     )
-    return Qwen2VLForConditionalGeneration(config), processor
+    return architecture(config), processor

@@ -11,12 +11,28 @@ from numpy.typing import NDArray
 from reference_engine import ReferenceEngine
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
+    CLIPImageProcessor,
+    GotOcr2ImageProcessor,
+    InternVLConfig,
+    InternVLForConditionalGeneration,
+    InternVLProcessor,
+    InternVLVideoProcessor,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaNextConfig,
+    LlavaNextForConditionalGeneration,
+    LlavaNextImageProcessor,
+    LlavaNextProcessor,
     LlavaOnevisionConfig,
     LlavaOnevisionForConditionalGeneration,
     LlavaOnevisionImageProcessor,
     LlavaOnevisionProcessor,
     LlavaOnevisionVideoProcessor,
+    LlavaProcessor,
     PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
     Qwen2VLImageProcessor,
@@ -60,13 +76,22 @@ WORDS = (
     "left",
     "right",
     "has",
+    "<img>",
+    "</img>",
+    "<IMG_CONTEXT>",
 )
 NUMBER = {word: number for number, word in enumerate(WORDS)}
-SPECIAL = WORDS[:9]
+SPECIAL = (*WORDS[:9], *WORDS[-3:])
+INTERNVL = {
+    "start_image_token": "<img>",
+    "end_image_token": "</img>",
+    "context_image_token": "<IMG_CONTEXT>",
+    "video_token": "<video>",
+}
 
 
-def tokenizer() -> Any:
-    """Return a tokenizer of whole words."""
+def tokenizer(names: dict[str, str] | None = None) -> Any:
+    """Return a tokenizer of whole words; a processor may look for special tokens by names."""
     raw = Tokenizer(models.WordLevel(NUMBER, unk_token="[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(
@@ -74,7 +99,7 @@ def tokenizer() -> Any:
         pad_token="<pad>",
         unk_token="[UNK]",
         eos_token="<eos>",
-        additional_special_tokens=[w for w in SPECIAL if w not in ("<pad>", "[UNK]", "<eos>")],
+        extra_special_tokens=names or [w for w in SPECIAL if w not in ("<pad>", "[UNK]", "<eos>")],
     )
 
 
@@ -143,9 +168,120 @@ def llava(
     return model, processor
 
 
-def qwen(**text: Any) -> tuple[Any, Any]:
+CLIP = {
+    "model_type": "clip_vision_model",
+    "image_size": 16,
+    "patch_size": 8,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
+
+
+def clip_llava(**text: Any) -> tuple[Any, Any]:
+    """Return a LLaVA 1.5 and its processor, which crops images that are not square."""
+    config = LlavaConfig(
+        text_config={"model_type": "llama", **TEXT, **text},
+        vision_config=CLIP,
+        image_token_id=NUMBER["<image>"],
+        image_seq_length=4,
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = widened(LlavaForConditionalGeneration(config), 3)
+    processor = LlavaProcessor(
+        image_processor=CLIPImageProcessor(
+            size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}
+        ),
+        tokenizer=tokenizer(),
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+    )
+    return model, processor
+
+
+def llava_next(
+    pinpoints: tuple[tuple[int, int], ...] = ((16, 32), (32, 16), (32, 32)), **text: Any
+) -> tuple[Any, Any]:
+    """Return a LLaVA-NeXT and its processor."""
+    places = [list(pair) for pair in pinpoints]
+    config = LlavaNextConfig(
+        text_config={"model_type": "mistral", **TEXT, "sliding_window": None, **text},
+        vision_config=CLIP,
+        image_grid_pinpoints=places,
+        image_token_id=NUMBER["<image>"],
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = widened(LlavaNextForConditionalGeneration(config), 4)
+    processor = LlavaNextProcessor(
+        image_processor=LlavaNextImageProcessor(
+            size={"shortest_edge": 16},
+            crop_size={"height": 16, "width": 16},
+            image_grid_pinpoints=places,
+        ),
+        tokenizer=tokenizer(),
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+    )
+    return model, processor
+
+
+def internvl(**text: Any) -> tuple[Any, Any]:
+    """Return an InternVL and its processor."""
+    config = InternVLConfig(
+        text_config={"model_type": "qwen2", **TEXT, **text},
+        vision_config={
+            "image_size": [16, 16],
+            "patch_size": [4, 4],
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+        },
+        image_token_id=NUMBER["<IMG_CONTEXT>"],
+        image_seq_length=4,
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = widened(InternVLForConditionalGeneration(config), 5)
+    processor = InternVLProcessor(
+        image_processor=GotOcr2ImageProcessor(size={"height": 16, "width": 16}),
+        tokenizer=tokenizer(INTERNVL),
+        video_processor=InternVLVideoProcessor(),
+        image_seq_length=4,
+    )
+    return model, processor
+
+
+def qwen25(**text: Any) -> tuple[Any, Any]:
+    """Return a Qwen2.5-VL, whose tower sees windows of 2 x 2 cells, and its processor."""
+    return qwen(
+        Qwen2_5_VLConfig,
+        Qwen2_5_VLForConditionalGeneration,
+        Qwen2_5_VLProcessor,
+        {
+            "out_hidden_size": 32,
+            "intermediate_size": 48,
+            "window_size": 32,
+            "fullatt_block_indexes": [1],
+        },
+        **text,
+    )
+
+
+def qwen(
+    configuration: Any = Qwen2VLConfig,
+    architecture: Any = Qwen2VLForConditionalGeneration,
+    prepare: Any = Qwen2VLProcessor,
+    vision: dict[str, Any] | None = None,
+    **text: Any,
+) -> tuple[Any, Any]:
     """Return a Qwen2-VL and its processor."""
-    config = Qwen2VLConfig(
+    config = configuration(
         text_config={
             **TEXT,
             "rope_parameters": {
@@ -157,13 +293,12 @@ def qwen(**text: Any) -> tuple[Any, Any]:
         },
         vision_config={
             "depth": 2,
-            "embed_dim": 32,
             "hidden_size": 32,
             "num_heads": 4,
-            "mlp_ratio": 2,
             "patch_size": 8,
             "spatial_merge_size": 2,
             "temporal_patch_size": 2,
+            **(vision or {"embed_dim": 32, "mlp_ratio": 2}),
         },
         image_token_id=NUMBER["<|image_pad|>"],
         video_token_id=NUMBER["<|video_pad|>"],
@@ -172,8 +307,8 @@ def qwen(**text: Any) -> tuple[Any, Any]:
         tie_word_embeddings=False,
     )
     with torch.random.fork_rng(devices=[]):
-        model = widened(Qwen2VLForConditionalGeneration(config), 2)
-    processor = Qwen2VLProcessor(
+        model = widened(architecture(config), 2)
+    processor = prepare(
         image_processor=Qwen2VLImageProcessor(
             patch_size=8, merge_size=2, min_pixels=256, max_pixels=1 << 16
         ),
@@ -183,7 +318,14 @@ def qwen(**text: Any) -> tuple[Any, Any]:
     return model, processor
 
 
-FAMILIES = {"llava_onevision": llava, "qwen2_vl": qwen}
+FAMILIES = {
+    "internvl": internvl,
+    "llava": clip_llava,
+    "llava_next": llava_next,
+    "llava_onevision": llava,
+    "qwen2_5_vl": qwen25,
+    "qwen2_vl": qwen,
+}
 
 
 def template(scenes: Scenes, questions: Sequence[Question]) -> list[Prompt]:

@@ -25,10 +25,10 @@ from bindscope.config.loading import load_config
 from bindscope.config.models import AnyModel, Pretrained, function_of, pinned
 from bindscope.core.errors import BindscopeError, InputError, first_line
 from bindscope.core.files import write_atomic
+from bindscope.core.registries import LANGUAGE_TYPES
 from bindscope.graph.towers import settings, tower_of
 from bindscope.sources.survey import with_counts
 
-LANGUAGE_FAMILIES = ("llava_onevision", "qwen2_vl")  # those that the study knows
 _DEPTHS = {"tiny": 12, "small": 12, "base": 12, "large": 24, "huge": 32, "giant": 40}
 
 
@@ -127,11 +127,11 @@ def describe_language(source: str, reserved: Sequence[str] = ()) -> Entry:
         raise InputError(source, "has no config.json", "name a folder of `save_pretrained`")
     if kind is None:
         return Entry(keys, f"not downloaded yet: `hf download {repo} --revision {revision}` does")
-    if kind not in LANGUAGE_FAMILIES:
+    if kind not in LANGUAGE_TYPES:
         raise InputError(
             source,
             f"models of type {kind!r} are not supported",
-            f"use one of {', '.join(LANGUAGE_FAMILIES)}",
+            f"use one of {', '.join(LANGUAGE_TYPES)}",
         )
     return Entry(keys, f"a model of type {kind}{_size_on_disk(keys)}")
 

@@ -225,6 +225,11 @@ def pinned(source: str) -> str:
     return source
 
 
+def written_out(source: Any) -> Any:
+    """Write out `path:/folder`, as commands take it."""
+    return f"hf:{source}" if str(source).startswith("path:") else source
+
+
 def function_of(source: str) -> str:
     """Write out `python:<name>`, a model that another package registers, as its function."""
     scheme, _, name = source.partition(":")
@@ -280,11 +285,7 @@ class Pretrained(ModelEntry):
         """Whether its weights are fetched."""
         return self.pretrained and not self.local_weights
 
-    @field_validator("source", mode="before")
-    @classmethod
-    def _written_out(cls, source: Any) -> Any:
-        """Write out `path:/folder`, as commands take it."""
-        return f"hf:{source}" if str(source).startswith("path:") else source
+    _written_out = field_validator("source", mode="before")(written_out)
 
     @field_validator("source")
     @classmethod

@@ -64,6 +64,9 @@ TEXT_TOWERS = {
     "hf": "bindscope.models.hf_texts:load",
 }
 
+# Types of vision-language models of transformers that engines read, in the order of their families.
+LANGUAGE_TYPES = ("internvl", "llava", "llava_next", "llava_onevision", "qwen2_5_vl", "qwen2_vl")
+
 # What controlled models are trained for; `none` trains nothing.
 OBJECTIVES = {
     "objects": "bindscope.models.objectives.codes:Objects",

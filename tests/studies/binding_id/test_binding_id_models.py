@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import tiny_vlms
 import torch
 import transformers
+from PIL import Image
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -66,6 +68,68 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
     np.testing.assert_allclose(*answers, atol=1e-6)
 
 
+@pytest.mark.parametrize("family", tiny_vlms.FAMILIES)
+def test_layers_edits_and_answers_are_those_of_the_library(family):
+    """By its own hidden states, and by a hook on one of its layers; rows alone or together."""
+    model, processor = tiny_vlms.FAMILIES[family]()
+    subject = engine(parts=(model, processor))
+    state, questions = subject.contexts(SCENES, IMAGES), [question(SCENES, r) for r in (0, 1)]
+    inputs, rows = state.inputs, torch.arange(len(SCENES))[:, None]
+    hidden = model(
+        input_ids=inputs.ids,
+        attention_mask=torch.ones_like(inputs.ids),
+        **inputs.tensors,
+        output_hidden_states=True,
+    ).hidden_states
+    added = np.random.default_rng(0).normal(size=(3, 1, 32)).astype(np.float32)
+    for group in ("object", "color", "item"):
+        index = state.tokens(group, 1)
+        of_library = torch.stack([layer[rows, index] for layer in hidden[:3]], 1)
+        difference = np.abs(subject.residual(state, group, 1) - of_library.numpy())
+        assert difference.max() < 1e-5
+        vectors = np.repeat(added, index.shape[1], 1)
+        edit = Add(group, 1, vectors, layers=(1,))
+        answers = subject.answers(
+            state, None, [CONTROL, Condition("", (edit,), False)], questions, ITEMS
+        )
+
+        def hook(_, arguments, index=index):
+            stream = arguments[0].clone()
+            stream[rows, index] += torch.from_numpy(added[1])
+            return (stream, *arguments[1:])
+
+        tokens, targets = subject.encode_questions(state, questions, ITEMS)
+        for number, more in enumerate(tokens):
+            plain = subject.adapter.own_logits(inputs, more)
+            handle = model.model.language_model.layers[1].register_forward_pre_hook(hook)
+            edited = subject.adapter.own_logits(inputs, more)
+            handle.remove()
+            for condition, logits in enumerate((plain, edited)):
+                expected = logits.double().log_softmax(-1).gather(-1, targets).numpy()
+                np.testing.assert_allclose(answers[:, condition, number], expected, atol=1e-5)
+        assert np.abs(answers[:, 1] - answers[:, 0]).max() > 1e-2
+    alone = subject.contexts(SCENES[1:], IMAGES[1:])
+    single = subject.answers(alone, None, [CONTROL], [q[1:] for q in questions], ITEMS[1:])
+    np.testing.assert_allclose(single[0], answers[1, :1], atol=1e-5)
+
+
+def test_images_that_are_not_square_are_squeezed_and_not_cropped():
+    """LLaVA 1.5's processor cuts off the sides, and InternVL's makes tiles."""
+    image = np.random.default_rng(0).integers(0, 256, (1, 16, 48, 3)).astype(np.uint8)
+    square = np.asarray(Image.fromarray(image[0]).resize((16, 16), Image.Resampling.BICUBIC))
+    for family in ("llava", "internvl"):
+        model, processor = tiny_vlms.FAMILIES[family]()
+        adapter = adapt("tiny", model, processor, "cpu")
+        inputs = adapter.read([f"{adapter.image_text} The"], image)
+        expected = processor.image_processor(images=[square], return_tensors="pt")["pixel_values"]
+        assert inputs.tensors["pixel_values"].shape == expected.shape
+        off = (inputs.tensors["pixel_values"] - expected).abs().max()
+        assert off < 0.02, off  # a gray level, as resizing rounds
+        (view,) = inputs.image.views
+        np.testing.assert_allclose(view.x, [0, 24, 48])
+        np.testing.assert_allclose(view.y, [0, 8, 16])
+
+
 def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
     plain = saved(tmp_path)
     changes = {"batch_size": 3}
@@ -102,10 +166,13 @@ def test_a_folder_that_is_not_whole_is_refused(without, words, tmp_path):
 
 
 def test_other_families_and_moving_sources_are_refused(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "llava"}')
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match="'llava' are not supported"):
-        load_engine(VisionLanguageModel(name="x", source=f"hf:path:{tmp_path}"), form=Form())
+    for kind, more in (("vipllava", ""), ("qwen3_vl", ".*deepstack"), ("internvl_chat", "")):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+        with pytest.raises(ModelError, match=f"['`]{kind}['`].*{more}"):
+            load_engine(VisionLanguageModel(name="x", source=f"hf:path:{tmp_path}"), form=Form())
+    (short,) = {VisionLanguageModel(name="x", source=f"{s}path:/a").source for s in ("", "hf:")}
+    assert short == "hf:path:/a"
     with pytest.raises(ValueError, match="no pinned revision"):
         VisionLanguageModel(name="x", source="hf:llava-hf/llava-onevision-qwen2-7b-ov-hf@main")
 
@@ -118,6 +185,36 @@ def test_a_processor_of_another_model_is_refused():
     _, qwen = tiny_vlms.qwen()
     with pytest.raises(ModelError, match="marks the image by token 2, the model looks for token 1"):
         adapt("tiny", model, qwen, "cpu")
+
+
+def test_towers_and_squares_of_other_models_are_refused():
+    model, processor = tiny_vlms.clip_llava()
+    processor.patch_size = None
+    with pytest.raises(ModelError, match="`patch_size` of its processor is None"):
+        adapt("tiny", model, processor, "cpu")
+    model.config.vision_config.model_type = "pixtral"  # its rows of patches end in a token
+    with pytest.raises(ModelError, match="its vision tower is of type 'pixtral'"):
+        adapt("tiny", model, processor, "cpu")
+    model, processor = tiny_vlms.internvl()
+    processor.image_processor.size = {"height": 24, "width": 24}
+    with pytest.raises(ModelError, match=r"squares of 24 x 24 pixels, the model reads 16 x 16"):
+        engine(parts=(model, processor)).contexts(SCENES, IMAGES)
+
+
+def test_image_tokens_that_are_not_in_one_row_are_refused(monkeypatch):
+    subject = engine(parts=tiny_vlms.clip_llava())
+    mark = subject.adapter.model.config.image_token_id
+    whole = type(subject.adapter.processor).__call__
+
+    def scattered(self, *arguments, **options):
+        processed = whole(self, *arguments, **options)
+        processed["input_ids"][1] = processed["input_ids"][1].roll(1)
+        assert (processed["input_ids"] == mark).sum() == 8
+        return processed
+
+    monkeypatch.setattr(type(subject.adapter.processor), "__call__", scattered)
+    with pytest.raises(ModelError, match="not in one row, or begin elsewhere"):
+        subject.contexts(SCENES, IMAGES)
 
 
 def test_a_missing_attention_mask_is_refused():

@@ -1,4 +1,4 @@
-"""The fast engine gives what the reference engine gives, on tiny models of three families."""
+"""The fast engine gives what the reference engine gives, on tiny models of all families."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ MODELS = {
     "llava": ("llava_onevision", {}),
     "llava anyres": ("llava_onevision", {"pinpoints": ((16, 16), (32, 32), (16, 32))}),
     "qwen": ("qwen2_vl", {}),
+    "qwen 2.5": ("qwen2_5_vl", {}),
+    "llava 1.5": ("llava", {}),
+    "llava next": ("llava_next", {}),
+    "internvl": ("internvl", {}),
 }
 
 
@@ -207,7 +211,7 @@ def test_a_context_replaced_as_a_whole_is_the_other_context():
     )
 
 
-@pytest.mark.parametrize("name", ["llava", "qwen"])
+@pytest.mark.parametrize("name", ["llava", "qwen", "qwen 2.5"])
 def test_turned_keys_are_those_of_other_positions(name):
     """R(d) of a cached key is the key that the layer makes at positions moved by d."""
     (engine, _), ((base, _), _), _ = setting(name)
@@ -223,8 +227,9 @@ def test_turned_keys_are_those_of_other_positions(name):
     torch.testing.assert_close(rotate_keys(turned, -delta, rotary), keys, atol=TOLERANCE, rtol=0)
 
 
-def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace():
-    (engine, _), ((base, source), _), questions = setting("llava anyres")
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("llava", "qwen")])
+def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace(name):
+    (engine, _), ((base, source), _), questions = setting(name)
     todo = conditions(engine, base, 5)[:12]
     answers = engine.answers(base, source, todo, questions, ITEMS)
     assert not engine.adapter.layers[0]._forward_pre_hooks

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import weakref
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import hub_vlms
 import numpy as np
 import pytest
+import torch
 from jobs_by_hand import job_by_hand, script
 from killed_jobs import KilledError
 
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
-from bindscope.core.errors import ConfigError, InputError
+from bindscope.core.errors import ConfigError, InputError, ModelError
 from bindscope.core.graph import Graph, Product
 from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost
@@ -38,7 +39,7 @@ from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.loading import load
 from bindscope.studies.build import build
 
-FAMILIES: tuple[hub_vlms.Family, ...] = ("qwen2_vl", "llava_onevision")
+FAMILIES: tuple[hub_vlms.Family, ...] = get_args(hub_vlms.Family)
 TWO_THINGS = [name for name in EXPERIMENTS if name not in ("mixture", "subspaces", "heads")]
 SMALL = {"resamples": 10, "batch_size": 2}
 
@@ -47,6 +48,12 @@ SMALL = {"resamples": 10, "batch_size": 2}
 def hub(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("hub")
     return {family: hub_vlms.save(family, folder / family) for family in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def open_engine(hub: dict[str, Path]) -> Any:
+    """A function of a family that loads its stand-in once."""
+    return cache(lambda family: loaded(hub[family]))
 
 
 def configured(folder: Path, model: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -138,16 +145,51 @@ def test_released_spaces_are_enough_where_only_the_published_words_split(tmp_pat
         )
 
 
-def test_prompts_are_in_the_models_own_chat_template(hub: dict[str, Path]) -> None:
+def test_prompts_are_in_the_models_own_chat_template(open_engine: Any) -> None:
     scenes = draw_pairs(Rule(), "test", 1, 0).base
     texts = {}
     for family in FAMILIES:
-        (prompt,) = loaded(hub[family])[0].template(scenes, [question(scenes, 0)])
+        (prompt,) = open_engine(family)[0].template(scenes, [question(scenes, 0)])
         texts[family] = (prompt.context, prompt.questions[0])
     before = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<image>"
     assert texts["qwen2_vl"][0].startswith(f"{before}Answer the question")
     assert "?<|im_end|>\n<|im_start|>assistant\nAnswer: The " in texts["qwen2_vl"][1]
+    assert texts["qwen2_5_vl"] == texts["qwen2_vl"]
     assert texts["llava_onevision"][0].startswith("<|im_start|>user <image>\nAnswer the question")
+    assert texts["internvl"][0].startswith("<|im_start|>user\n<image>\nAnswer the question")
+    assert texts["llava"][0].startswith("USER: <image>\nAnswer the question")
+    assert "contain? ASSISTANT: Answer: The " in texts["llava"][1]
+    # Its template begins with <s>, which its tokenizer puts there, too.
+    assert texts["llava_next"][0].startswith("[INST] <image>\nAnswer the question")
+    assert "contain? [/INST] Answer: The " in texts["llava_next"][1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_places_of_words_hold_their_tokens(open_engine: Any, family: str) -> None:
+    """Of two tokenizers; one puts spaces before texts, and a first token before prompts."""
+    engine, pictures = open_engine(family)
+    scenes = draw_pairs(Rule(), "test", 3, 0).base
+    state = engine.contexts(scenes, pictures(scenes))
+    tokenizer = engine.adapter.processor.tokenizer
+    ids = state.inputs.ids
+    first = tokenizer.bos_token_id
+    assert first is None or (ids == first).sum(1).tolist() == [1, 1, 1]
+    for row, role in np.ndindex(3, 2):
+        color = scenes.words.colors[scenes.color[row, role]]
+        item = scenes.words.items[scenes.item[row, role]]
+        for group, words in (("color", f"{color} object"), ("item", f"item {item}")):
+            index = state.tokens(group, role)[row]
+            assert tokenizer.decode(ids[row, index]).strip() == words
+    targets = engine.encode_questions(state, [question(scenes, 0)], scenes.item)[1]
+    last = [state.tokens("item", role)[:, -1] for role in (0, 1)]
+    assert targets.tolist() == ids.gather(1, torch.stack(last, 1)).tolist()
+
+
+def test_the_released_prompt_is_refused_for_a_tokenizer_without_its_turns(
+    hub: dict[str, Path],
+) -> None:
+    with pytest.raises(ModelError, match=r"does not know <\|im_start\|>"):
+        loaded(hub["llava"], compat="paper")
 
 
 def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
@@ -189,8 +231,10 @@ def test_code_of_experiments_that_tell_accounts_apart_is_in_each_others_key() ->
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_forecast_counts_what_a_context_holds(hub: dict[str, Path], family: str) -> None:
-    engine, pictures = loaded(hub[family])
+def test_the_forecast_counts_what_a_context_holds(
+    hub: dict[str, Path], open_engine: Any, family: str
+) -> None:
+    engine, pictures = open_engine(family)
     state = read(engine, draw_pairs(Rule(), "test", 2, 0).base, pictures)
     tensors = [
         *state.residual,

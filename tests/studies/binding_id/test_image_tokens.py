@@ -237,6 +237,41 @@ def _read_means(family, inputs, processor):
     return (patches * std + mean).numpy()
 
 
+OF_ATTENTION = ("out_proj", "attn.proj", "projection_layer")  # last linear maps of a tower's
+
+
+@pytest.mark.parametrize("family", tiny_vlms.FAMILIES)
+@pytest.mark.parametrize("size", [(32, 32), (32, 64), (48, 80)], ids=str)
+def test_what_changes_in_a_cell_changes_its_token_most(family, size):
+    """In the library's own embeddings, by a tower without attention, where patches do not mix."""
+    model, processor = tiny_vlms.FAMILIES[family]()
+    for name, weight in model.named_parameters():
+        if "language_model" not in name and any(part in name for part in OF_ATTENTION):
+            weight.zero_()
+    adapter = adapt("tiny", model, processor, "cpu")
+    image = np.random.default_rng(0).integers(0, 256, (*size, 3)).astype(np.uint8)
+    text = f"{adapter.image_text} The"
+    views = adapter.read([text], image[None]).image.views
+    assert len(views) == adapter.n_views
+    for view in views:
+        changed = [image]
+        for row, column in np.ndindex(view.rows, view.columns):
+            left, right = np.clip(view.x[column : column + 2], 0, size[1]).round().astype(int)
+            top, bottom = np.clip(view.y[row : row + 2], 0, size[0]).round().astype(int)
+            changed.append(image.copy())
+            changed[-1][top:bottom, left:right] = 255 - image[top:bottom, left:right]
+        inputs = adapter.read([text] * len(changed), np.stack(changed))
+        hidden = adapter.embed(inputs).hidden
+        difference = (hidden[1:] - hidden[:1]).norm(dim=-1).numpy()
+        rows = np.arange(view.rows)[:, None] * view.stride
+        cells = inputs.start + view.start + (rows + np.arange(view.columns)).ravel()
+        np.testing.assert_array_equal(cells[difference[:, cells].argmax(1)], cells)
+        block = np.arange(inputs.start, inputs.start + inputs.image.length)
+        assert not np.delete(difference, block, 1).any()  # of text, and of marks around the image
+        assert not difference[:, inputs.start + inputs.image.views[-1].ends()].any()
+        assert inputs.ids[0, block].tolist() == [model.config.image_token_id] * len(block)
+
+
 def test_boxes_views_and_cells_that_are_not_there_are_refused():
     for box in ((10, 390, 20, 400), (-5, 10, 20, 20)):
         with pytest.raises(InputError, match="outside the base view"):

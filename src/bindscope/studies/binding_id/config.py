@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from bindscope.config.base import ConfigModel, ModelName, NameOf, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.models import pinned
+from bindscope.config.models import pinned, written_out
 from bindscope.config.references import repeated
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 
@@ -68,9 +68,10 @@ class VisionLanguageModel(ConfigModel):
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=r"^hf:.+$",
-        description="`hf:<repo>@<40 hex>`, or `hf:path:/folder` with weights, configuration, "
-        "processor and tokenizer: LLaVA-OneVision or Qwen2-VL.",
+        pattern=r"^(hf|path):.+$",
+        description="`hf:<repo>@<40 hex>`, or `hf:path:/folder` (also `path:/folder`) with "
+        "weights, configuration, processor and tokenizer: LLaVA 1.5, NeXT or OneVision, Qwen2-VL, "
+        "Qwen2.5-VL or InternVL (`-hf`).",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
@@ -93,6 +94,8 @@ class VisionLanguageModel(ConfigModel):
         "Default: four conditions of the rows of a suite's `batch_size`. With less than two, "
         "`heads` and `layers` take hundreds of passes one by one.",
     )
+
+    _written_out = field_validator("source", mode="before")(written_out)
 
     @field_validator("source")
     @classmethod

@@ -7,7 +7,7 @@ from math import ceil
 
 from bindscope.core.graph import Product
 from bindscope.core.work import Content, Work
-from bindscope.graph.language import LanguageModel, is_qwen_vision, language_model, unknown_size
+from bindscope.graph.language import LanguageModel, family, language_model, unknown_size
 from bindscope.graph.towers import settings
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH
@@ -48,7 +48,7 @@ class _Engine:
     bytes_each: int = 4
     object_tokens: int = 2
     word_tokens: int = 1
-    pixels: int = 0
+    pixels: float = 0
     unknown: str = ""
 
     def memory(self, contexts: int, batch: int, at_once: int, n_tokens: int, queries: int) -> float:
@@ -77,26 +77,39 @@ def _engine(content: Content) -> _Engine:
         )
         return _Engine(toy, 60, object_tokens=(_SPRITE_PX // PATCH_PX) ** 2)
     source = str(content["source"])
-    views, cells = _views(source)
+    grids, side = _grids(source)
     pad = 3 if content.get("compat") == "paper" else 0
     return _Engine(
         language_model(source),
-        _TEXT + cells**2 + (views > 1) * cells * (cells + 1),  # of a crop rows have an end
+        _TEXT + grids[0] ** 2 + sum(cells * (cells + 1) for cells in grids[1:]),  # rows have ends
         2 if content.get("precision") == "bfloat16" else 4,
-        object_tokens=int(views * (ceil(_SLOT_PX * cells / _IMAGE_PX) + 2 * pad) ** 2),
+        object_tokens=sum((ceil(_SLOT_PX * n / _IMAGE_PX) + 2 * pad) ** 2 for n in grids),
         word_tokens=2,
-        pixels=2 * 3 * _IMAGE_PX**2,  # of two views, or of an image that is read as two frames
+        pixels=3 * side**2,
         unknown=unknown_size(source),
     )
 
 
-def _views(source: str) -> tuple[int, int]:
-    """Return how often a model sees an image, and cells of a side."""
-    vision = settings(source).get("vision_config", {})
-    patch = int(vision.get("patch_size", 14))
-    if is_qwen_vision(source):
-        return 1, round(_IMAGE_PX / (patch * int(vision.get("spatial_merge_size", 2))))
-    return 2, int(vision.get("image_size", 384)) // patch  # whole, and a crop that is as large
+def _grids(source: str) -> tuple[tuple[int, ...], float]:
+    """Return cells of a side in each view of an image, and the side of as many pixels."""
+    kind, known = family(source), settings(source)
+    vision = known.get("vision_config", {})
+    patch, merged = _side(vision, "patch_size", 14), int(vision.get("spatial_merge_size", 2))
+    if kind.startswith("qwen"):  # the image is read as two frames
+        return (round(_IMAGE_PX / (patch * merged)),), 2**0.5 * _IMAGE_PX
+    sides = {"internvl": 448, "llava_onevision": 384}
+    side = _side(vision, "image_size", sides.get(kind, 336))
+    if kind == "internvl":
+        return (int(side // patch * known.get("downsample_ratio", 0.5)),), side
+    cells = side // patch
+    crops = {"llava": 0, "llava_next": 2}.get(kind, 1)  # along a side of the second view
+    return (cells, *[crops * cells] * (crops > 0)), (1 + crops**2) ** 0.5 * side
+
+
+def _side(vision: Content, name: str, default: int) -> int:
+    """Return a side in pixels, which some configurations give as a pair."""
+    side = vision.get(name, default)
+    return int(side[0] if isinstance(side, list) else side)
 
 
 def contexts_in_memory(name: str) -> int:

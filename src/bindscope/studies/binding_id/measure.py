@@ -58,8 +58,8 @@ def binding_ids(
     Parameters
     ----------
     model
-        A LLaVA-OneVision or Qwen2-VL of transformers as you have loaded it, which is hooked, not
-        copied; or an engine of `bindscope.example`.
+        A vision-language model of transformers (LLaVA, Qwen-VL or InternVL) as you have loaded it,
+        which is hooked, not copied; or an engine of `bindscope.example`.
     processor
         The processor of the model; None for an engine of `bindscope.example`.
     scenes

@@ -39,7 +39,7 @@ from bindscope.studies.binding_id.registry import (
 DECIDES_NOTHING = True
 
 _SUITE = "results/binding_id/{suite}/{task}/{subject}"
-_TYPES = "bindscope.studies.binding_id.registry:MODEL_TYPES"
+_TYPES = "bindscope.core.registries:LANGUAGE_TYPES"
 _RULE, _ESTIMATES = "binding_id_interventions", "binding_id_estimates"
 ORACLES = "oracles"
 """Stands in paths for all oracles of a suite: one job has them all."""

@@ -28,8 +28,6 @@ ENGINES = {
     "published": f"{_HERE}.vlm.loading:load",
     "toy": f"{_HERE}.toys.adapter:load",
 }
-# Model types of transformers that `published` reads, in its order.
-MODEL_TYPES = ("llava_onevision", "qwen2_vl")
 
 
 # ``ask_records(model, weights, spec, device) -> suite.ExperimentResult``: of a user's own photos.

@@ -232,6 +232,11 @@ class HuggingFace(Decoder):
                 OWN_PROCESSOR,
             )
 
+    @property
+    def image_options(self) -> Mapping[str, Any]:
+        """Return what the image processor is given beside images."""
+        return {}
+
     def tokenize(self, texts: Sequence[str]) -> list[Cut]:
         """Cut texts with the processor's tokenizer."""
         return cut(self.processor, texts)
@@ -249,6 +254,7 @@ class HuggingFace(Decoder):
                 return_tensors="pt",
                 padding=True,
                 images=[Image.fromarray(image) for image in images],
+                images_kwargs=dict(self.image_options),
             )
         )
         ids, mask = processed.pop("input_ids"), processed.pop("attention_mask", None)
@@ -276,9 +282,14 @@ class HuggingFace(Decoder):
                 f"{images.shape[1]} x {images.shape[2]} pixels, the model {image.features}",
                 OWN_PROCESSOR,
             )
-        first = min(view.start for view in image.views)
         tensors = {name: value.to(self.device) for name, value in processed.items()}
-        start = int(marks[0].long().argmax()) - first
+        start = int(marks[0].long().argmax())
+        if not bool(marks[:, start : start + image.length].all()):
+            raise ModelError(
+                self.where,
+                "the tokens of an image are not in one row, or begin elsewhere in other prompts",
+                "put equally many tokens before each image; else use another family of models",
+            )
         return ModelInputs(ids.to(self.device), tensors, image, start)
 
     @abstractmethod

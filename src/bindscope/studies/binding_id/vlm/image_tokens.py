@@ -146,25 +146,33 @@ def plain_view(
     return ImageView(name, start, stride, x, y)
 
 
+def squeezed_view(size: tuple[int, int], side: int, patch: int) -> ImageView:
+    """Return the view of an image of a height and width that is squeezed to a square of patches.
+
+    Where patches do not fill the square, its last row and column are counted to its end.
+    """
+    base = _crop_edges(1, side, patch)
+    height, width = size
+    return ImageView("the base view", 0, len(base) - 1, base * width / side, base * height / side)
+
+
 def llava_views(
     size: tuple[int, int],
     side: int,
     patch: int,
     pinpoints: Sequence[Sequence[int]],
-    max_crops: int,
+    max_crops: float,
 ) -> ImageTokens:
-    """Return the two views of LLaVA-OneVision: the whole image, and anyres crops of it.
+    """Return the two views of LLaVA-OneVision and LLaVA-NeXT: the whole image, and anyres crops.
 
     `size` is the image's height and width, `side` and `patch` those of a crop and of a patch in
-    pixels. Where patches do not fill a crop, its last row and column are counted to the crop's end.
-    Pinpoints are resolutions (height, width), multiples of `side`. More than `max_crops` crops'
-    worth of cells, by a tenth in each direction, are shrunk to it.
+    pixels, in the way of `squeezed_view`. Pinpoints are resolutions (height, width), multiples of
+    `side`. More than `max_crops` crops' worth of cells, by a tenth in each direction, are shrunk to
+    it.
     """
     height, width = size
     grid = side // patch
-    base = np.minimum(np.arange(grid + 1) * patch, side).astype(np.float64)
-    base[-1] = side
-    whole = ImageView("the base view", 0, grid, base * width / side, base * height / side)
+    whole = squeezed_view(size, side, patch)
     target = best_resolution(size, pinpoints)
     scaled = _fitted(size, target)
     edges = [

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bindscope.config.models import Pretrained
 from bindscope.core.devices import no_gpu
@@ -23,7 +22,7 @@ from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.tasks.images import LayoutImages
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs, question
-from bindscope.studies.binding_id.vlm.adapters import HuggingFace, Rotary, cut
+from bindscope.studies.binding_id.vlm.adapters import HuggingFace, cut
 from bindscope.studies.binding_id.vlm.checks import (
     CHECKED,
     check_rotations,
@@ -32,54 +31,8 @@ from bindscope.studies.binding_id.vlm.checks import (
     refuse_backbone,
 )
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens, llava_views, plain_view
-from bindscope.studies.binding_id.vlm.prompts import answer_tokens, chat_turn, evened
-
-
-class LlavaOnevision(HuggingFace):
-    """LLaVA-OneVision: the whole image, then anyres crops with a newline after each row."""
-
-    def image_tokens(self, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> ImageTokens:
-        """Return the base view and the anyres view."""
-        settings = self.model.config
-        most = int(str(settings.vision_aspect_ratio).removeprefix("anyres_max_"))
-        return llava_views(
-            (size[0], size[1]),
-            settings.vision_config.image_size,
-            settings.vision_config.patch_size,
-            settings.image_grid_pinpoints,
-            most,
-        )
-
-
-class Qwen2VL(HuggingFace):
-    """Qwen2-VL: one view without row ends; positions have time, height and width."""
-
-    image_text = "<|vision_start|><|image_pad|><|vision_end|>"
-    n_views = 1
-
-    def image_tokens(self, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> ImageTokens:
-        """Return the one view, resized to whole cells."""
-        merged = self.model.config.vision_config.spatial_merge_size
-        _, rows, columns = (int(number) for number in tensors["image_grid_thw"][0])
-        rows, columns = rows // merged, columns // merged
-        view = plain_view("the image", 0, columns, rows, columns, size[0], size[1])
-        return ImageTokens((view,), rows * columns, rows * columns)
-
-    def _library_positions(self, positions: Tensor) -> Tensor:
-        return positions.expand(3, -1, -1)
-
-    def rotary(self, layer: int) -> Rotary:
-        """Return rotations with a section for each part of a position."""
-        rotary = self.language.rotary_emb
-        return Rotary(rotary.inv_freq, tuple(rotary.mrope_section))
-
-
-FAMILIES: dict[str, tuple[str, type[HuggingFace]]] = {
-    "llava_onevision": ("LlavaOnevisionForConditionalGeneration", LlavaOnevision),
-    "qwen2_vl": ("Qwen2VLForConditionalGeneration", Qwen2VL),
-}
-"""By `model_type` of a configuration: the library's class, and ours."""
+from bindscope.studies.binding_id.vlm.families import FAMILIES, refuse_family
+from bindscope.studies.binding_id.vlm.prompts import answer_tokens, chat_turn, evened, refuse_turns
 
 
 def adapt(where: str, model: Any, processor: Any, device: torch.device | str | None) -> HuggingFace:
@@ -91,11 +44,7 @@ def adapt(where: str, model: Any, processor: Any, device: torch.device | str | N
     kind = getattr(settings, "model_type", type(model).__name__)
     if kind not in FAMILIES:
         blind = ", and this one has no image tokens" * (not hasattr(settings, "image_token_id"))
-        raise ModelError(
-            where,
-            f"models of type {kind!r} are not supported{blind}",
-            f"use one of {', '.join(FAMILIES)}",
-        )
+        raise refuse_family(where, kind, blind)
     adapter = FAMILIES[kind][1](where, model, processor, device)
     refuse_backbone(where, adapter.language)
     check_rotations(adapter)
@@ -203,6 +152,7 @@ def _counted(
 ) -> Form:
     """Return a form in the model's own turns whose words take equally many tokens."""
     if paper:
+        refuse_turns(processor, where)
         form = replace(form, spaces=RELEASED_SPACES)
     else:
         turn = chat_turn(processor, where, FAMILIES[kind][1].image_text)
@@ -229,11 +179,7 @@ def _opened(config: VisionLanguageModel, weights: Path | None, where: str) -> tu
             f"use one of {', '.join(FAMILIES)}",
         ) from error
     if settings.model_type not in FAMILIES:
-        raise ModelError(
-            where,
-            f"models of type {settings.model_type!r} are not supported",
-            f"use one of {', '.join(FAMILIES)}",
-        )
+        raise refuse_family(where, settings.model_type)
     processors: Any = transformers.AutoProcessor
     try:
         processor = processors.from_pretrained(resolved.folder, **LOCAL)

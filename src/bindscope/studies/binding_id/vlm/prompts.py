@@ -23,7 +23,7 @@ from bindscope.studies.binding_id.tasks.scenes import (
     Rule,
     Scenes,
 )
-from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Cut, Decoder
+from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Cut, Decoder, cut
 
 Answer = Literal["space", "bare"]
 Tokenize = Callable[[Sequence[str]], list[Cut]]
@@ -176,7 +176,13 @@ def answer_tokens(
     InputError if a word is not one token, or two words are the same token.
     """
     texts = [f" {word}" if answer == "space" else word for word in words]
-    ids = [numbers for numbers, _ in tokenize(texts)]
+    if answer == "space":
+        # Llama's tokenizer puts a space before each text, so words are cut behind a full stop.
+        ((stop, _),) = tokenize(["."])
+        cuts = [numbers for numbers, _ in tokenize([f".{text}" for text in texts])]
+        ids = [numbers[len(stop) :] * (numbers[: len(stop)] == stop) for numbers in cuts]
+    else:
+        ids = [numbers for numbers, _ in tokenize(texts)]
     for word, numbers in zip(texts, ids, strict=True):
         if len(numbers) != 1:
             raise InputError(
@@ -214,7 +220,20 @@ def chat_turn(processor: Any, where: str, image_text: str) -> Turn:
         raise ModelError(
             where, f"its chat template makes {rendered!r} of an image and a text", remedy
         )
-    return Turn(before.replace(image_text, IMAGE), after)
+    first, tokenizer = processor.tokenizer.bos_token, processor.tokenizer
+    if first and tokenizer("")["input_ids"] == [tokenizer.bos_token_id]:
+        before = before.removeprefix(first)  # the processor puts it there, too
+    return Turn(before.replace(image_text, IMAGE), after + " " * (not after[-1:].isspace()))
+
+
+def refuse_turns(processor: Any, where: str) -> None:
+    """Refuse the released prompt for a tokenizer that does not know its marks of turns."""
+    if len(cut(processor, ["<|im_start|>"])[0][0]) != 1:
+        raise ModelError(
+            where,
+            "its tokenizer does not know <|im_start|>, with which the released prompt begins",
+            "leave `compat: paper` out, so that the model's own chat template is used",
+        )
 
 
 def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
