@@ -107,7 +107,8 @@ def test_partitions_groups_and_retries(slurm: Slurm, tmp_path: Path) -> None:
     ]
     assert (tmp_path / "grown.txt").read_text() == "200\n"
     (fits,) = [job for job in jobs if "fits" in job.comment]
-    assert (fits.cpus, fits.memory, fits.limit) == ("1", "100M", "30:00")  # one after another
+    # One after another: three times what the profile gives a job of the rule.
+    assert (fits.cpus, fits.memory, fits.limit) == ("1", "100M", "3:00:00")
     assert {job.partition for job in (*grown, fits)} == {"cpu"}
     assert len(list(tmp_path.glob("fit-*.txt"))) == 3
 
@@ -145,7 +146,8 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
     assert [job.state for job in select(jobs, "rule_pooled")].count("FAILED") == 1
     lost = [job for job in jobs if job.state != "COMPLETED"]
     assert len(lost) == 2
-    assert log.read_text().count("Trying to restart job") == 2
+    snakemakes = clone.path / "results/logs/snakemake.log"
+    assert snakemakes.read_text().count("Trying to restart job") == 2
     assert clone.results() == local.results()
     assert clone.would_run().total() == 0
     with capsys.disabled():
