@@ -20,6 +20,7 @@ from measure import Options, machine, table, write_record
 
 BENCHMARKS: tuple[str, ...] = (
     "probe_fitting",
+    "linear_fits",
     "pair_scoring",
     "binding_id_engines",
     "bounded_memory",

@@ -5,8 +5,9 @@ logits l = offset + X w_c, over the leading rows of w_c that the column may use.
 advance together (`fitting.lbfgs`).  The initial inverse Hessian is that of the mean curvature of
 the columns that are left, exact per column because columns use nested leading blocks of one
 Cholesky factor.  Where the ridge is weak, columns differ much in their curvature: what has not
-converged after some iterations goes on with an inverse Hessian of its own, of the scenes that have
-most of its curvature.  SciPy's L-BFGS takes 20 times as long or more, in as many more iterations.
+converged goes on with an inverse Hessian of its own, of the scenes that have most of its curvature,
+once iterations have taken half as long as these Hessians take.  SciPy's L-BFGS takes 20 times as
+long or more, in as many more iterations.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from bindscope.fitting.lbfgs import Problem
 REFRESH = 20  # iterations after which the curvature is measured anew; more often takes as long
 ROWS = 4096  # scenes at a time of which the curvature takes another copy
 JITTER = 1e-6
-# Ridge from which columns get an inverse Hessian of their own, and after how many iterations: most
-# have converged by then, and where all columns are alike their mean does as well.
+# Ridge from which columns may get an inverse Hessian of their own, and after how many iterations it
+# is asked, again and again, whether that pays.
 OWN_RIDGE, OWN_AFTER = 1e-4, 8
+FACTOR = 6  # operations per p^3 of a Hessian's factor and inverse, in float64 counted twice
 HEAVY = 0.95  # of a column's curvature that the scenes have from which its Hessian is measured
 
 # Of some scenes: design matrix x (n, p); sign (n, C), 1 where the label is 0 and -1 where it is 1;
@@ -95,8 +97,10 @@ class Regressions(Problem):
         if self.inverses is None and line % REFRESH == 0:
             self.factor = self.inverse_factor(ridge, self.curvature(w))
         room = 4 * len(self.rows) * len(self.penalty) ** 2 <= self.room
-        if line == OWN_AFTER and ridge <= OWN_RIDGE and room and not callable(self.data):
-            self.inverses = self.own_inverses(ridge, self.data, w)
+        if self.inverses is not None or ridge > OWN_RIDGE or not room or callable(self.data):
+            return
+        if line and line % OWN_AFTER == 0:
+            self.inverses = self.own_inverses(ridge, self.data, w, line)
 
     def losses(self, w: Tensor) -> Tensor:
         """Return the loss of each column without ridge, in nats per scene, float64 (C,)."""
@@ -127,22 +131,26 @@ class Regressions(Problem):
                 n += len(x)
         return total / n
 
-    def own_inverses(self, ridge: float, block: SceneBlock, w: Tensor) -> Tensor:
+    def own_inverses(self, ridge: float, block: SceneBlock, w: Tensor, line: int) -> Tensor | None:
         """Return the inverse Hessians (C, p, p) of columns at weights; of unused rows they are 0.
 
-        Each is measured from the scenes that have `HEAVY` of the column's curvature.
+        Each is measured from the scenes that have `HEAVY` of the column's curvature. None while
+        that takes more than twice the operations of the iterations so far, `line`: columns that
+        converge soon are not worth it, and wide vectors make it dear.
         """
         x, margins = block[0], _margins(block, w)
-        inverses = x.new_zeros(len(self.rows), x.shape[1], x.shape[1])
-        for c, k in enumerate(self.rows.tolist()):
-            sigma = margins[:, c].sigmoid()
-            curvature = sigma * (1 - sigma)
-            order = curvature.argsort(descending=True)
-            total = curvature[order].double().cumsum(0)
-            heavy = order[: int(torch.searchsorted(total, HEAVY * total[-1])) + 1]
-            some = x[heavy, :k]
-            hessian = some.t() @ (some * (curvature[heavy] / (HEAVY * len(x)))[:, None])
-            factor = self.inverse_factor(ridge, hessian.double())
+        n, p = x.shape
+        curvature, order = margins.sigmoid().mul_(1 - margins.sigmoid()).sort(0, descending=True)
+        total = curvature.double().cumsum(0)
+        heavy = 1 + (total < HEAVY * total[-1]).sum(0)
+        operations = (2 * heavy * self.rows**2 + FACTOR * self.rows**3).sum()
+        if 2 * line * 4 * n * p * len(self.rows) < operations:
+            return None
+        inverses = x.new_zeros(len(self.rows), p, p)
+        for c, (k, count) in enumerate(zip(self.rows.tolist(), heavy.tolist(), strict=True)):
+            some = x[order[:count, c], :k]
+            share = curvature[:count, c] / (HEAVY * n)
+            factor = self.inverse_factor(ridge, (some.t() @ (some * share[:, None])).double())
             inverses[c, :k, :k] = factor.t() @ factor
         return inverses
 

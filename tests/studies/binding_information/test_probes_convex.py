@@ -9,7 +9,7 @@ from probe_problems import heads, probe, problem
 from sklearn.linear_model import LogisticRegression
 
 from bindscope.fitting.lbfgs import descend
-from bindscope.fitting.regressions import OWN_AFTER, Regressions
+from bindscope.fitting.regressions import FACTOR, OWN_AFTER, Regressions
 from bindscope.fitting.ridge import Average
 from bindscope.studies.binding_information.probes import convex
 from bindscope.studies.binding_information.probes.batches import make_source
@@ -80,12 +80,24 @@ def test_columns_with_a_curvature_of_their_own_end_at_the_same_optimum_sooner(dt
 def test_where_memory_has_no_room_all_columns_share_one_curvature():
     shared = regressions("object", noise=1.0)
     p, c = shared.mask.shape
-    too_small = replace(shared, room=4 * c * p * p // 2)
+    too_small = replace(shared, room=4 * p * p - 1)  # not even for the last column that is left
     without = replace(shared, room=0)
     assert torch.equal(*(solve(each, 1e-5, iterations=30).w for each in (too_small, without)))
     for problem_, n_inverses in ((too_small, 0), (replace(shared, room=4 * c * p * p), c)):
-        problem_.prepare(torch.zeros(p, c, dtype=torch.float64), 1e-5, OWN_AFTER)
+        problem_.prepare(torch.zeros(p, c, dtype=torch.float64), 1e-5, 1000 * OWN_AFTER)
         assert n_inverses == (0 if problem_.inverses is None else len(problem_.inverses))
+
+
+def test_columns_get_their_own_curvature_when_iterations_have_taken_half_as_long():
+    """Its operations are at least those of a factor: they buy so many iterations."""
+    problem_ = replace(regressions("object", noise=1.0), room=2**30)
+    p, c = problem_.mask.shape
+    n = len(problem_.data[0])
+    iterations = FACTOR * float((problem_.rows**3).sum()) / (8 * n * p * c)
+    due = [line for line in range(OWN_AFTER, 1000 * OWN_AFTER, OWN_AFTER) if line > iterations]
+    for line in (due[0] - OWN_AFTER, 2 * due[-1]):
+        problem_.prepare(torch.zeros(p, c, dtype=torch.float64), 1e-5, line)
+        assert (problem_.inverses is not None) == (line > due[0])
 
 
 def test_anchors_are_an_offset_of_the_optimum():
