@@ -121,6 +121,7 @@ def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
     ):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=metadata)
+        figure.set_layout_engine("none")  # both files have the layout of the first
         content = buffer.getvalue()
         if kind == "svg":
             content = _with_numbered_clips(content).replace(_FONT, _FONTS)
