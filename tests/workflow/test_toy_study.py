@@ -28,20 +28,14 @@ def add_toy(clone: Clone) -> list[Path]:
     return [*there, Path(REGISTRY)]
 
 
-def test_a_study_touches_one_line(finished: Clone, tmp_path: Path) -> None:
+def test_a_study_touches_one_line_and_an_edit_reruns_its_products_alone(
+    finished: Clone, tmp_path: Path
+) -> None:
     clone = finished.copy(tmp_path / "clone")
     assert add_toy(clone) == [Path(REGISTRY)]
     assert clone.would_run() == {}  # registered, but not in the configuration: nothing happens
     clone.edit({"studies.toy": {"grids": [GRID]}})
     assert clone.would_run() == {"lengths": 2, "table": 1, "figure": 1, "report": 1}
-
-
-def test_a_study_runs_beside_the_others_and_an_edit_reruns_its_products_alone(
-    finished: Clone, tmp_path: Path
-) -> None:
-    clone = finished.copy(tmp_path / "clone")
-    add_toy(clone)
-    clone.edit({"studies.toy": {"grids": [GRID]}})
     clone.snakemake()
     assert clone.would_run() == {}
     table = pd.read_csv(clone.path / "results/tables/lengths.csv")
