@@ -122,3 +122,15 @@ def test_modules_of_the_library_have_no_effects_but_in_themselves() -> None:
             "if 'torchvision' not in sys.modules and TorchvisionFinder not in sys.meta_path:",
         ),
     }
+
+
+def test_another_version_of_a_library_is_other_code_for_what_uses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fits of one version of NumPy and scores of another do not meet in a table."""
+
+    def code(**versions: str) -> str:
+        monkeypatch.setattr(keys, "_version", lambda name: versions.get(name, "1"))
+        return keys.hash_step.__wrapped__(("bindscope.statistics.bootstrap",))
+
+    assert code() == code(torch="2") != code(numpy="2")
