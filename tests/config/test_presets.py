@@ -27,6 +27,16 @@ FIGURE_OF = {
     "natural": ("natural",),
     "calibration": ("calibration",),
     "same_object": ("same_object_layers", "same_object_models", "same_object_strata"),
+    "same_object_published": (
+        "same_object_layers",
+        "same_object_models",
+        "same_object_maps",
+        "same_object_copies",
+        "same_object_geometry",
+        "same_object_cross_layers",
+        "same_object_attention",
+        "same_object_ablation",
+    ),
     "concepts": (
         "concept_coverage",
         "concept_geometry",

@@ -52,7 +52,7 @@ def planted_splits(planted=None, n=(200, 80, 120), **shape):
     return splits
 
 
-def planted_geometry(layers, checkpoints=None):
+def planted_geometry(layers, checkpoints=None, cross_layers=()):
     """Rows of the job that measures geometry, on identity codes with little noise in each layer."""
     splits = planted_splits(Planted(classes=0.0, noise=0.2, rotated=False), n=(30, 10, 12))
     probe = FittedScorer(
@@ -64,7 +64,9 @@ def planted_geometry(layers, checkpoints=None):
     nothing = np.zeros_like(splits[2].instances)
     more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
     probes = dict.fromkeys(layers, probe)
-    return measured_rows(dict.fromkeys(layers, splits), probes, more, Bootstrap(20), checkpoints)
+    return measured_rows(
+        dict.fromkeys(layers, splits), probes, more, Bootstrap(20), checkpoints, cross_layers
+    )
 
 
 def hash_of(name):

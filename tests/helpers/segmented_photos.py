@@ -20,7 +20,7 @@ from bindscope.config.codes import Dataset
 from bindscope.config.observed import PhotosRenderer
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.sources.photos import write_photos
+from bindscope.sources.photos import Placed, write_photos
 from bindscope.sources.reading import read_source
 from bindscope.sources.records import Record, write_records
 
@@ -79,5 +79,14 @@ def stored(
         renderer = PhotosRenderer(kind="photos", **render)
         write_photos(path, "train", 0, len(records), renderer, max_objects, writer)
     store = open_store(folder / "s.json")
-    names = ("images", "cells", "masks", "classes", "stuff")
+    names = ["images", "cells", "masks", "classes", "stuff"]
+    names += ["n_crops"] if renderer.crops else []
     return {name: store.read(name) for name in names}
+
+
+def placing(side: int, fit: str, size: tuple[int, int], **options: Any) -> Placed:
+    """Place an image of a size in its pixels."""
+    render = PhotosRenderer.model_validate(
+        {"kind": "photos", "size_px": side, "fit": fit, **options}
+    )
+    return Placed.fit_into(size, render)

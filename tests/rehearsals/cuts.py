@@ -62,8 +62,13 @@ def cut(config: Config, device: str) -> dict[str, Any]:
             for key, value in entry["encoder"].items()
         }
     if effects := (few["studies"].get("same_object") or {}).get("effects"):
-        effects |= {"scenes": 4, "layers": effects["layers"][:1]}
-        for fit in few["studies"]["same_object"]["fits"]:
+        fits = few["studies"]["same_object"]["fits"]
+        parts = ("datasets", "models", "probes")
+        edited = [fit for fit in fits if all({*fit[key]} & {*effects[key]} for key in parts)]
+        everywhere = all(fit["layers"] == "all" for fit in edited)
+        layers = SOME_LAYERS[1:2] if everywhere else effects["layers"][:1]
+        effects |= {"scenes": 4, "layers": layers}
+        for fit in fits:
             fit["layers"] = SOME_LAYERS if fit["layers"] == "all" else fit["layers"]
     return few
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from segmented_photos import ADE, COCO, MASK, ade, coco, dataset, records_of, stored
+from segmented_photos import ADE, COCO, MASK, ade, coco, dataset, placing, records_of, stored
 from segmented_releases import (
     BENCHMARK,
     BUILDING,
@@ -40,7 +40,7 @@ from bindscope.sources.base import CHANNELS, Scene, Segments, SourceFiles, check
 from bindscope.sources.masks import NUMBERS, read_mask, shrink
 from bindscope.sources.metadata import read_about
 from bindscope.sources.parts import split_of
-from bindscope.sources.photos import PADDING, Placed
+from bindscope.sources.photos import PADDING
 from bindscope.sources.reading import read_source
 from bindscope.sources.records import Record, write_records
 
@@ -255,7 +255,7 @@ def test_image_and_mask_are_brought_into_the_square_alike(tmp_path: Path) -> Non
             source = coco(write_coco(root, [photo, *COCO]))
             arrays = stored(tmp_path, root, records_of(source)[:1], size_px=64, fit=fit)
             (pixels,), (mask,) = arrays["images"], arrays["masks"]
-            rows, columns = Placed.fit_into(size, 64, fit).window()
+            rows, columns = placing(64, fit, size).window()
             inside = np.zeros((64, 64), bool)
             inside[rows, columns] = True
             assert (pixels[~inside] == PADDING).all()
@@ -265,10 +265,10 @@ def test_image_and_mask_are_brought_into_the_square_alike(tmp_path: Path) -> Non
 
 
 def test_letterbox_keeps_the_shape() -> None:
-    placed = Placed.fit_into((200, 100), 50, "letterbox")
+    placed = placing(50, "letterbox", (200, 100))
     assert (placed.size, placed.corner) == ((50, 25), (0, 12))
     assert placed.boxes(np.array([[0.0, 0.0, 200.0, 100.0]])).tolist() == [[0, 12, 50, 37]]
-    assert Placed.fit_into((1, 500), 50, "letterbox").size == (1, 50)
+    assert placing(50, "letterbox", (1, 500)).size == (1, 50)
 
 
 # --- configuration and keys -----------------------------------------------------------------------

@@ -31,7 +31,8 @@ def main(job: "Job") -> None:
     beside = {name: test.read(name) for name in ("copy_of", "purity")}
     checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
     data = read_layers(job.input.samples, tokens, layers)
-    rows = measured_rows(data, probes, beside, Bootstrap(), checkpoints)
+    pairs = [(str(first), str(second)) for first, second in job.spec["cross_layers"]]
+    rows = measured_rows(data, probes, beside, Bootstrap(), checkpoints, pairs)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)
     write_atomic(job.output.rows, "".join(lines))
     checkpoints.remove()

@@ -13,6 +13,7 @@ from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
+from bindscope.models.crops import read_crops
 from bindscope.models.loading import load_model
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def main(job: "Job") -> None:
         ) as writer,
     ):
         model = load_model(config, weights and Path(weights), device, images.size_px)
+        model = read_crops(model, images.crops)
         writer.attributes["splits"] = rows_by_split(part)
         sampled = SampledPatches(
             writer,

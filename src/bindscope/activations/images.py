@@ -31,8 +31,14 @@ class StoreImages:
 
     @property
     def size_px(self) -> int:
-        """Side of the square images in pixels."""
-        return self.store.layout("images").shape[1]
+        """Side of the square images, or of the crops of a sheet, in pixels."""
+        return self.store.layout("images").shape[1] // self.crops[0]
+
+    @property
+    def crops(self) -> tuple[int, int]:
+        """Rows and columns of crops that an image is a sheet of; (1, 1) of a whole image."""
+        rows, columns = self.store.attributes.get("crops", (1, 1))
+        return int(rows), int(columns)
 
     def __len__(self) -> int:
         return self._n
@@ -55,8 +61,13 @@ class JoinedImages:
 
     @property
     def size_px(self) -> int:
-        """Side of the square images in pixels."""
+        """Side of the square images, or of the crops of a sheet, in pixels."""
         return self._parts[0].size_px
+
+    @property
+    def crops(self) -> tuple[int, int]:
+        """Rows and columns of crops that an image is a sheet of; (1, 1) of a whole image."""
+        return self._parts[0].crops
 
     def __len__(self) -> int:
         return self._starts[-1]

@@ -250,15 +250,38 @@ READ_SPLITS = (IndexSplit, ColumnSplit, HashedImagesSplit)
 
 
 class PhotosRenderer(ConfigModel):
-    """Images as they were read, brought into a square (the whole image, nothing is cropped)."""
+    """Images as they were read, brought into a square; or crops of them, next to each other."""
 
     kind: Literal["photos"]
     size_px: PositiveInt = Field(224, description="Side of the square image.")
-    fit: Literal["squash", "letterbox"] = Field(
+    fit: Literal["squash", "letterbox", "crops"] = Field(
         "squash",
         description="`squash`: both sides become `size_px`; `letterbox`: the longer one does, the "
-        "shape stays, and what is left over is grey and unlabelled.",
+        "shape stays, and what is left over is grey and unlabelled; `crops`: as `crops` says.",
     )
+    crops: tuple[PositiveInt, PositiveInt] | None = Field(
+        None,
+        description="With `fit: crops`: numbers of square crops of side `size_px` along the "
+        "shorter and the longer side, spread evenly from edge to edge. A model reads each on its "
+        "own; only fits of `same_object` read such scenes.",
+    )
+    short_px: PositiveInt | None = Field(
+        None, description="With `fit: crops`: what the shorter side becomes before it is cropped."
+    )
+
+    @property
+    def stored_px(self) -> tuple[int, int]:
+        """Height and width of what is stored: the square, or a sheet of crops."""
+        rows, columns = self.crops or (1, 1)
+        return rows * self.size_px, columns * self.size_px
+
+    @model_validator(mode="after")
+    def _croppable(self) -> Self:
+        if (self.fit == "crops") != (self.crops is not None and self.short_px is not None):
+            raise ValueError("`fit: crops` needs `crops` and `short_px`, and other fits neither")
+        if self.short_px is not None and self.short_px < self.size_px:
+            raise ValueError("a crop of `size_px` is wider than `short_px`; raise `short_px`")
+        return self
 
 
 def vocabulary_problem(source: AnySource, groups: tuple[Group, ...]) -> str | None:

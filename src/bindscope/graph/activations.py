@@ -9,6 +9,7 @@ from bindscope.activations.parts import in_parts
 from bindscope.config.codes import Dataset, endless
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel
 from bindscope.core.contents import content_key
+from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import ADAPTERS, OBJECTIVES
 from bindscope.core.splits import SPLITS
@@ -170,6 +171,12 @@ def _add_shards(
     layer: dict[str, int | str],
 ) -> dict[str, list[Product]]:
     assert not isinstance(model, KnownAnswer)
+    if getattr(dataset.render, "fit", "") == "crops":
+        raise ConfigError(
+            f"datasets.{dataset.name}.render.fit",
+            f"{model.name!r} reads whole images here, and these are crops",
+            "use `squash` or `letterbox`; only fits of `same_object` read crops",
+        )
     content = {
         "model": model_slice(model),
         "threads": model.extraction.threads,

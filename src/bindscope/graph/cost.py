@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from math import prod
@@ -125,8 +126,12 @@ def labels(product: Product) -> Work:
 
 
 def side_of(render: Content) -> int:
-    """Return the side of the images that a renderer gives; sprites have one size."""
-    return int(render.get("size_px", 36))
+    """Return the side of the images that a renderer gives; sprites have one size.
+
+    Of sheets of crops it is the side of a square of as many pixels.
+    """
+    side, crops = int(render.get("size_px", 36)), prod(render.get("crops") or (1, 1))
+    return round(side * math.sqrt(crops))
 
 
 def image_side(scenes: Product) -> int:

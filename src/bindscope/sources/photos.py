@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,21 +39,27 @@ _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr")
 class Placed:
     """Where an image lies in the stored square: its size, left and upper edge.
 
-    `original` is width and height in its own pixels.
+    `original` is width and height in its own pixels. With `crops` (along the shorter and the longer
+    side, at most) squares of `side` are cut out of the image and put next to each other, in raster
+    order: as few as cover the image. The rest of the sheet is empty.
     """
 
     original: tuple[int, int]
     size: tuple[int, int]
     corner: tuple[int, int]
     side: int
+    crops: tuple[int, int] | None = None
 
     @classmethod
-    def fit_into(
-        cls, original: tuple[int, int], side: int, fit: Literal["squash", "letterbox"]
-    ) -> Self:
+    def fit_into(cls, original: tuple[int, int], render: PhotosRenderer) -> Self:
         """Place an image; see `PhotosRenderer.fit`."""
-        if fit == "squash":
+        side = render.size_px
+        if render.fit == "squash":
             return cls(original, (side, side), (0, 0), side)
+        if render.short_px is not None:
+            shorter = min(original)
+            width, height = (round(render.short_px * length / shorter) for length in original)
+            return cls(original, (width, height), (0, 0), side, render.crops)
         longer = max(original)
         width, height = (max(1, round(side * length / longer)) for length in original)
         return cls(original, (width, height), ((side - width) // 2, (side - height) // 2), side)
@@ -63,12 +69,45 @@ class Placed:
         (left, top), (width, height) = self.corner, self.size
         return slice(top, top + height), slice(left, left + width)
 
+    def arranged(self, pixels: npt.NDArray[Any], empty: Any) -> npt.NDArray[Any]:
+        """Return pixels (height, width, ...) of `size` as they are stored."""
+        side, channels = self.side, pixels.shape[2:]
+        if self.crops is None:
+            square = np.empty((side, side, *channels), pixels.dtype)
+            square[...] = empty
+            square[self.window()] = pixels
+            return square
+        (rows, columns), corners = self.crops, self.corners()
+        sheet = np.empty((rows * columns, side, side, *channels), pixels.dtype)
+        sheet[...] = empty
+        for crop, (y, x) in zip(sheet, corners, strict=False):
+            crop[...] = pixels[y : y + side, x : x + side]
+        sheet = sheet.reshape(rows, columns, side, side, *channels)
+        return sheet.swapaxes(1, 2).reshape(rows * side, columns * side, *channels)
+
+    def corners(self) -> list[tuple[int, int]]:
+        """Return upper and left edge of each crop; none of an image that is stored whole."""
+        if self.crops is None:
+            return []
+        width, height = self.size
+        most = self.crops if width >= height else self.crops[::-1]
+        tops, lefts = (
+            _spread(length - self.side, min(n, -(-length // self.side)))
+            for length, n in zip((height, width), most, strict=True)
+        )
+        return [(y, x) for y in tops for x in lefts]
+
     def boxes(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
         """Bring boxes (M, 4), in pixels of the image, to whole stored pixels."""
         scale = np.array(self.size) / self.original
         moved = boxes * np.tile(scale, 2) + np.tile(self.corner, 2)
         inside: npt.NDArray[np.float64] = np.clip(np.rint(moved), 0, self.side)
         return inside.astype(np.int16)
+
+
+def _spread(room: int, n: int) -> list[int]:
+    """Return where n crops begin: from 0 to `room`, evenly apart."""
+    return [room * i // max(n - 1, 1) for i in range(n)]
 
 
 def write_photos(
@@ -87,7 +126,8 @@ def write_photos(
     in stored pixels, -1 where there is none. Where the source has masks also `masks` (n, size_px,
     size_px), uint8, or uint16 where M is above 255: j where the j-th object is, from 1 on, 0 where
     none is; `classes` int16 (n, M), the class of each object from 1 on, 0 = none; `stuff` uint8 (n,
-    M), 1 = stuff. An image or mask that cannot be read, or a mask of another size, is an
+    M), 1 = stuff. Of crops, images and masks are sheets of them without boxes, of which `n_crops`
+    int16 (n,) are filled. An image or mask that cannot be read, or a mask of another size, is an
     InputError.
     """
     stored = read_records(records, split, start, stop)
@@ -105,6 +145,8 @@ def write_photos(
         return _arrays(files, stored.scenes[first:last], render, max_objects, masked=any(masked))
 
     writer.attributes.update(split=split, start=start)
+    if render.crops:
+        writer.attributes["crops"] = list(render.crops)
     write_blocks(writer, len(stored.scenes), BLOCK, "images", decoded)
 
 
@@ -115,23 +157,27 @@ def _arrays(
     max_objects: int,
     masked: bool,
 ) -> dict[str, npt.NDArray[np.integer]]:
-    n, side = len(records), render.size_px
+    n, stored = len(records), render.stored_px
     arrays: dict[str, npt.NDArray[np.integer]] = {
-        "images": np.empty((n, side, side, 3), np.uint8),
+        "images": np.empty((n, *stored, 3), np.uint8),
         "cells": np.full((n, max_objects), -1, np.int16),
         "boxes": np.full((n, max_objects, 4), -1, np.int16),
     }
+    if render.crops:
+        arrays["n_crops"] = np.zeros(n, np.int16)
     if masked:
         arrays |= {
-            "masks": np.zeros((n, side, side), np.uint8 if max_objects < 256 else np.uint16),
+            "masks": np.zeros((n, *stored), np.uint8 if max_objects < 256 else np.uint16),
             "classes": np.zeros((n, max_objects), np.int16),
             "stuff": np.zeros((n, max_objects), np.uint8),
         }
     for i, record in enumerate(records):
         arrays["images"][i], placed = load_image(files, record, render)
+        if render.crops:
+            arrays["n_crops"][i] = len(placed.corners())
         objects = len(record.cells)
         arrays["cells"][i, :objects] = record.cells
-        if record.boxes:
+        if record.boxes and render.crops is None:
             arrays["boxes"][i, :objects] = placed.boxes(np.array(record.boxes))
         if record.segments:
             arrays["masks"][i] = load_mask(files, record, placed)
@@ -143,7 +189,7 @@ def _arrays(
 def load_image(
     files: SourceFiles, record: Record, render: PhotosRenderer
 ) -> tuple[npt.NDArray[np.uint8], Placed]:
-    """Decode an image and bring the whole of it into a square, uint8 (size_px, size_px, 3).
+    """Decode an image and bring it into a square, or a sheet of crops, uint8 (height, width, 3).
 
     It is turned upright as its EXIF tag says, unless its record is of the stored pixels; what is
     transparent becomes white. A JPEG beyond `LARGEST_PIXELS` is decoded at a fraction of its size.
@@ -162,7 +208,8 @@ def load_image(
                 )
             original = opened.size
             if opened.width * opened.height > LARGEST_PIXELS:
-                opened.draft("", (2 * render.size_px, 2 * render.size_px))
+                side = 2 * (render.short_px or render.size_px)
+                opened.draft("", (side, side))
             refuse_pixels(opened, where)
             if record.upright:
                 if opened.getexif().get(Base.Orientation) in ON_ITS_SIDE:
@@ -177,12 +224,10 @@ def load_image(
         ) from error
     if record.size:
         refuse_other_size(original, record.size, where)
-    placed = Placed.fit_into(original, render.size_px, render.fit)
+    placed = Placed.fit_into(original, render)
     if image.size != placed.size:
         image = image.resize(placed.size, Image.Resampling.BICUBIC)
-    square = np.full((render.size_px, render.size_px, 3), PADDING, np.uint8)
-    square[placed.window()] = np.asarray(image, np.uint8)
-    return square, placed
+    return placed.arranged(np.asarray(image, np.uint8), PADDING), placed
 
 
 def _opaque(image: Image.Image) -> Image.Image:
@@ -195,16 +240,14 @@ def _opaque(image: Image.Image) -> Image.Image:
 
 
 def load_mask(files: SourceFiles, record: Record, placed: Placed) -> npt.NDArray[np.uint16]:
-    """Decode the mask of an image and bring it into the same square, without interpolating.
+    """Decode the mask of an image and bring it to where the image is, without interpolating.
 
-    uint16 (side, side): j where the j-th object is, from 1 on, 0 where none is or no image. Errors
-    are those of `read_mask`, and InputError if the mask is not as wide and high as the image.
+    uint16 (height, width): j where the j-th object is, from 1 on, 0 where none is or no image.
+    Errors are those of `read_mask`, and InputError if the mask is not of the image's size.
     """
     assert record.segments is not None
     mask = read_mask(files, record.segments, record.where, record.upright)
     height, width = mask.shape
     place = f"{files.path(record.segments.file)} ({record.where})"
     refuse_size((width, height), placed.original, place)
-    square = np.zeros((placed.side, placed.side), np.uint16)
-    square[placed.window()] = shrink(mask, placed.size[1], placed.size[0])
-    return square
+    return placed.arranged(shrink(mask, placed.size[1], placed.size[0]), 0)

@@ -16,6 +16,7 @@ from bindscope.studies.same_object.data import PairData, no_tokens
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry import (
+    across_layers,
     cross_scores,
     matched,
     positions_decoded,
@@ -24,6 +25,7 @@ from bindscope.studies.same_object.geometry import (
 )
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.quantities import GEOMETRY
+from bindscope.studies.same_object.scorers import released
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
 from bindscope.tables.schema import table_of
 
@@ -177,7 +179,7 @@ def test_other_dimensions_stop_a_probe():
 
 def test_every_quantity_is_a_row_of_the_table():
     """One job on planted tokens: all that is declared is measured, and the schema takes it."""
-    rows = planted_geometry(("0",))
+    rows = planted_geometry(("0",), cross_layers=[("0", "0")])
     assert {row["quantity"] for row in rows} == set(GEOMETRY)
     names = {"dataset": "d", "model": "m", "probe": "p", "spec_key": "0" * 8, "code_key": "0" * 8}
     assert len(table_of([{**names, **row} for row in rows], GEOMETRY_SCHEMA)) == len(rows)
@@ -194,3 +196,23 @@ def with_noisy_places(split: PairData, seed: int) -> PairData:
     noise = draw.standard_normal(split.positions.shape) * valid_positions.std(0)
     assert split.grid == GRID
     return replace(split, tokens=ArrayRows((split.positions + noise).astype(np.float32)))
+
+
+@pytest.mark.parametrize("related", [True, False])
+def test_a_bilinear_probe_compares_tokens_of_two_layers(
+    related: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second layer is a rotation of the first one, or holds other objects."""
+    torch.set_num_threads(1)
+    first = planted_splits(Planted(noise=0.2, dim=24, rank=8, classes=0.0), n=(300, 40, 60))
+    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((24, 24)))[0]
+    second = []
+    for data in first:
+        tokens = data.tokens.values @ rotation.astype(np.float32)
+        second.append(replace(data, tokens=ArrayRows(tokens if related else tokens[::-1].copy())))
+    monkeypatch.setattr(released, "IMAGES", 8)
+    [row] = across_layers(first, second, "3", Bootstrap(50))
+    assert (row["quantity"], row["at"]) == ("cross_layer_accuracy", "3")
+    n_same, n = int(first[2].same_of_images.sum()), first[2].n_pairs
+    gain = row["value"] - max(n_same, n - n_same) / n
+    assert gain > 0.05 if related else gain < 0.01

@@ -22,11 +22,13 @@ from bindscope.studies.same_object.patch_samples import (
     ONE_OBJECT,
     TOO_FEW,
     UNLABELLED,
+    UNLABELLED_CLASS,
     draw_patches,
     object_classes,
     sample,
     skip_reasons,
     valid_patches,
+    without_empty_crops,
     write_samples,
 )
 
@@ -46,6 +48,26 @@ def labels_of(
         np.zeros(ids.shape, bool) if stuff is None else np.array(stuff, bool),
         np.ones(ids.shape, np.float32) if purity is None else np.array(purity, np.float32),
     )
+
+
+def test_unlabelled_patches_may_be_one_more_object_of_one_more_class() -> None:
+    labels = labels_of([[0, 1, 0, 2], [0, 0, 0, 0]])
+    rules = PatchSampling(min_purity=0, unlabelled="object", n_patches=4, held_out_patches=3)
+    drawn = sample(labels, rules, "train", 0)
+    assert drawn.arrays["instances"][0].tolist() == [3, 1, 3, 2]
+    assert drawn.arrays["classes"][0].tolist() == [UNLABELLED_CLASS, 10, UNLABELLED_CLASS, 20]
+    assert drawn.skipped == [(1, ONE_OBJECT)]
+    assert sample(labels, rules, "test", 0).arrays["patches"].shape == (2, 3)
+
+
+def test_patches_of_an_empty_crop_take_no_part() -> None:
+    labels = labels_of([[1, 2, 0, 1, 2, 0, 0, 0], [1, 2, 0, 1, 2, 0, 0, 0]])
+    counted = without_empty_crops(labels, np.array([2, 1]), (1, 2), (2, 4))
+    assert (counted.purity[0] == 1).all()
+    assert counted.purity[1].tolist() == [1, 1, -1, -1, 1, 1, -1, -1]
+    rules = PatchSampling(min_purity=0, unlabelled="object", n_patches=8)
+    drawn = sample(counted, rules, "test", 0).arrays["patches"]
+    assert drawn[1].tolist() == [0, 1, 4, 5, -1, -1, -1, -1]
 
 
 def test_objects_purity_and_stuff_decide_which_patches_take_part() -> None:

@@ -8,6 +8,8 @@ import pytest
 from edited_toy import index_rows, measured, on_toy
 from matplotlib.text import Text
 
+from bindscope.core.keys import CLONE
+from bindscope.figures.figure import NothingToDrawError
 from bindscope.statistics.claims import judge
 from bindscope.studies.same_object import estimates
 from bindscope.studies.same_object.claims import (
@@ -22,8 +24,13 @@ from bindscope.studies.same_object.effects.job import (
 )
 from bindscope.studies.same_object.effects.subspace import SubspaceEdit
 from bindscope.studies.same_object.estimates import Bootstrap
-from bindscope.studies.same_object.figures.effects import same_object_attention
+from bindscope.studies.same_object.figures.effects import (
+    same_object_ablation,
+    same_object_attention,
+)
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
+from bindscope.studies.same_object.protocol import ABLATION
+from bindscope.studies.same_object.published import NOT_COMPARED
 from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.groups import with_groups
@@ -149,8 +156,45 @@ def test_the_figures_show_both_readers_and_all_heads(table: pd.DataFrame) -> Non
         words = {text.get_text() for text in canvas.findobj(Text)}
         assert ("hollow: probe fitted again" in words) == is_there
         assert "random ones of as much variance" in words
+    with pytest.raises(NothingToDrawError):
+        same_object_attention.draw(grouped, ["toy"])
+    grouped = pd.concat([grouped, grouped[grouped["layer"] == "2"].assign(layer="3")])
     canvas = same_object_attention.draw(grouped, ["toy"])
     lines = [line for axes in canvas.axes for line in axes.get_lines()]
     heads = grouped[(grouped["quantity"] == "pearson") & (grouped["at"] != "mean")]
     drawn = [y for line in lines if line.get_linestyle() == "None" for y in line.get_ydata()]
     assert sorted(drawn) == sorted(heads["value"])
+
+
+def test_table_2_has_five_columns_of_both_heads_and_the_losses(table: pd.DataFrame) -> None:
+    """Heads are rows of the whole subspace alone; what the paper has stands in a note."""
+    grouped = with_groups(table, [])
+    with pytest.raises(NothingToDrawError):
+        same_object_ablation.draw(grouped, ["toy"])
+    columns = [("none", 0.0), ("shuffle", 0.5), ("shuffle", 1.0), ("inject", 0.5), ("inject", 1.0)]
+    template = grouped[grouped["layer"] == "2"].iloc[0].to_dict()
+    heads = pd.DataFrame(
+        [
+            template
+            | {
+                "quantity": f"refitted_{name}_miou",
+                "at": name,
+                "edit": edit,
+                "strength": strength,
+                "subspace": "none" if edit == "none" else subspace,
+                "value": 0.1 * i + 0.01,
+            }
+            for name in ("class", "instance")
+            for subspace in ("probe", "beyond")
+            for i, (edit, strength) in enumerate(columns)
+        ]
+    )
+    compared = NOT_COMPARED.assign(name=["DINOv2-L/14"])
+    resources = {"same_object_ablation": str(CLONE / ABLATION)}
+    rows = pd.concat([grouped, heads])
+    canvas = same_object_ablation.draw(rows, ["toy"], compared, resources)
+    words = [text.get_text() for text in canvas.findobj(Text)]
+    assert words.count("41") == 2  # injected whole, of classes and of objects
+    assert any("44.14, 41.03, 39.2, 44.91, 43.59" in text.replace("\n", " ") for text in words)
+    names = [label.get_text() for label in canvas.axes[-1].get_xticklabels()]
+    assert names[:3] == ["original", "shuffle 50%", "shuffle 100%"]

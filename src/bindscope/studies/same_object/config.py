@@ -59,19 +59,31 @@ class ConvexScorer(_Scorer):
     steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
 
 
-class LinearScorer(ConvexScorer):
+class ReleasableScorer(ConvexScorer):
+    """A convex probe that can also be fitted as the IsSameObject paper's code does."""
+
+    fit: Literal["optimum", "released"] = Field(
+        "optimum",
+        description="`optimum`: of the convex loss, thresholds by Platt's map. `released`: Adam of "
+        "rate 0.001 for 16 epochs, times 0.2 after 8, on raw tokens, steps of 256 images with 64 "
+        "patches drawn again each epoch, all their pairs and each patch with itself; the epoch of "
+        "the best validation accuracy; threshold 0. `l2` and `steps` are then unused.",
+    )
+
+
+class LinearScorer(ReleasableScorer):
     """g = a.x + a.y + b: a sum of two patches, which cannot compare them."""
 
     family: Literal["linear"]
 
 
-class DiagonalScorer(ConvexScorer):
+class DiagonalScorer(ReleasableScorer):
     """g = x' diag(w) y + the linear form; depends on the axes of the tokens."""
 
     family: Literal["diagonal"]
 
 
-class QuadraticScorer(ConvexScorer):
+class QuadraticScorer(ReleasableScorer):
     """g = x' W y + the linear form, W symmetric and of full rank."""
 
     family: Literal["quadratic"]
@@ -88,7 +100,7 @@ class QuadraticPositionScorer(ConvexScorer):
     family: Literal["quadratic_position"]
 
 
-class ClassScorer(ConvexScorer):
+class ClassScorer(ReleasableScorer):
     """Softmax regression of a patch's class; a pair's score is p.q, the odds of one class."""
 
     family: Literal["class_pointwise"]
@@ -121,6 +133,12 @@ class CosineScorer(_Scorer):
     family: Literal["cosine"]
 
 
+class DotScorer(_Scorer):
+    """g = scale x.y + offset, of raw tokens."""
+
+    family: Literal["dot"]
+
+
 class PositionScorer(ConvexScorer):
     """g = t(rows apart, columns apart) + u(position) + u(other) + v(couple) + b; no token."""
 
@@ -136,6 +154,7 @@ AnyScorer = Annotated[
     | ClassPosition
     | IdentityScorer
     | CosineScorer
+    | DotScorer
     | PositionScorer,
     Field(discriminator="family"),
 ]
@@ -151,7 +170,8 @@ FAMILIES = {
     "class_pointwise": f"{_SCORERS}.classes:fit_classes",
     "class_position": f"{_SCORERS}.classes:fit_class_position",
     "identity_pointwise": f"{_SCORERS}.identity:fit_identity",
-    "cosine": f"{_SCORERS}.convex:fit_cosine",
+    "cosine": f"{_SCORERS}.convex:fit_similarity",
+    "dot": f"{_SCORERS}.convex:fit_similarity",
     "position": f"{_SCORERS}.convex:fit_position",
 }
 
@@ -167,6 +187,16 @@ class PatchSampling(ConfigModel):
         description="Patches that are drawn of each image, without replacement; all of them where "
         "the grid has no more.",
     )
+    held_out_patches: Annotated[int, Field(ge=2)] | None = Field(
+        None,
+        description="The same of images of validation and test. Default: as of train. The paper's "
+        "code stores 512 of each image, of which a probe sees 64 at a time.",
+    )
+    unlabelled: Literal["drop", "object"] = Field(
+        "drop",
+        description="Patches most of whose pixels have no label: they take no part; or they are "
+        "one more object of the image, of one more class, as in the paper's code.",
+    )
     min_purity: Probability = Field(
         0.5, description="Smallest share of a patch's pixels that its label must have."
     )
@@ -180,6 +210,10 @@ class PatchSampling(ConfigModel):
         description="Feature groups whose values are an object's class. Left out: the classes that "
         "the scenes have, or else all groups.",
     )
+
+    def patches_of(self, split: str) -> int:
+        """Return how many patches are drawn of an image of a split, at most."""
+        return self.n_patches if split == "train" else self.held_out_patches or self.n_patches
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -230,6 +264,13 @@ class Maps(OfFits):
 class Geometry(OfFits):
     """Places, copies, and probes across layers."""
 
+    cross_layers: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = Field(
+        (),
+        description="Pairs of layers of one job, for each of which a bilinear probe compares a "
+        "token of the first layer with one of the second, fitted as the IsSameObject paper's code "
+        "fits. The paper has its layers 15 and 18, which are 16 and 19 here.",
+    )
+
 
 class Retrained(ConfigModel):
     """Probes that are fitted again to edited tokens; the edited probe always is."""
@@ -251,6 +292,11 @@ class Effects(OfFits):
     layers: tuple[NonNegativeInt, ...] = Field(
         min_length=1,
         description="Layers that are edited, each for itself; the block after it is measured.",
+    )
+    attention: Literal["edited", "all"] = Field(
+        "edited",
+        description="Layers whose attention is compared with the probe's scores: the edited ones, "
+        "or all to which an entry of `fits` fits the probe (Fig. 7 of the paper).",
     )
     directions: PositiveInt = Field(
         8, description="Directions of the subspace: eigenvalues of the probe, largest by size."
@@ -320,6 +366,8 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
     for where, request in requests.items():
         if request:
             yield from _of_fits(where, section, request, models)
+            if where != "geometry":
+                yield from _whole_images(where, request, datasets)
     if maps := section.maps:
         for name in maps.datasets:
             if maps.scenes > datasets[name].shard_size.test:
@@ -374,6 +422,13 @@ def _of_fits(
                 f"{where}: no entry of `fits` fits {probe!r} to {model!r} on {dataset!r}; add it "
                 "there, or leave it out here"
             )
+
+
+def _whole_images(where: str, request: OfFits, datasets: Mapping[str, Dataset]) -> Iterator[str]:
+    """Maps and edits run models on whole images."""
+    for name in request.datasets:
+        if getattr(datasets[name].render, "fit", "") == "crops":
+            yield f"{where}.datasets: images of {name!r} are crops; name one of whole images"
 
 
 def _effects(

@@ -10,6 +10,7 @@ from bindscope.core.graph import Product
 from bindscope.core.work import METADATA, Content, Work, stored
 from bindscope.graph.cost import extraction, image_px, image_side
 from bindscope.graph.towers import tower_of
+from bindscope.studies.same_object.config import PatchSampling
 
 DECIDES_NOTHING = True
 
@@ -23,6 +24,7 @@ _COMPRESSED = 0.2  # of the sample's arrays of integers
 _ROW, _STRATA = 1400, 18 * 820  # bytes of a fit's row, and of its strata's
 _BATCH, _ATTENDED, _MASKS = 64, 2**24, 16  # `effects.passes.BATCH`, `WEIGHTS` and `MASKS`
 _EDITS, _STRENGTHS, _REFITTED = 5, 4, 3  # subspaces, and edits of each; those with new probes
+_HALVES = 2  # edits of half strength with new probes
 
 
 def _images(product: Product) -> dict[str, int]:
@@ -33,7 +35,8 @@ def _images(product: Product) -> dict[str, int]:
 
 def _width(sample: Product) -> int:
     """Return the most patches of an image."""
-    return min(int(sample.content["sampling"]["n_patches"]), int(prod(sample.content["grid"])))
+    sampling = PatchSampling.model_validate(sample.content["sampling"])
+    return min(sampling.patches_of(sample.content["split"]), int(prod(sample.content["grid"])))
 
 
 def patch_samples(product: Product) -> Work:
@@ -58,10 +61,14 @@ def sampled(product: Product) -> Work:
     content, layers = product.content, len(product.content["layers"])
     how, shape = content["model"]["extraction"], tower_of(content["model"], image_px(product))
     n = sum(piece["stop"] - piece["start"] for piece in content["part"])
+    scenes = product.inputs["scenes"][0].content
+    crops = prod((scenes.get("render") or scenes["dataset"]["render"]).get("crops") or (1, 1))
     width = _width(product.inputs["samples"][0])
     written = stored(how["dtype"], (layers, n, width, shape.width), axis=1)
     batch = 4 * how["batch_size"] * layers * width * shape.width
-    return extraction(product, written, batch + min(written, layers * 8 * 2**20) / 3)
+    work = extraction(product, written, batch + min(written, layers * 8 * 2**20) / 3)
+    # A model reads each crop of an image.
+    return replace(work, units=crops * work.units, bytes_computed=crops * work.bytes_computed)
 
 
 def sampled_temporary(product: Product) -> Work:
@@ -151,7 +158,11 @@ def same_object_effects(product: Product) -> Work:
     content, n = product.content, product.content["n_scenes"]
     side, sample = image_side(product.inputs["test_scenes"][0]), product.inputs["test_samples"][0]
     shape, width = tower_of(content["model"], side), _width(sample)
-    edits, refits = 1 + _EDITS * (_STRENGTHS + 1), 1 + _EDITS * _REFITTED
+    edits, refits = (
+        (1 + _EDITS * (_STRENGTHS + 1), 1 + _EDITS * _REFITTED + _HALVES)
+        if content["edits"]
+        else (1, 0)
+    )
     readers = 1 + (content["later"] is not None)
     probes = [pairs_work(p, n, sample, shape.width, refits * readers) for p in content["retrained"]]
     batch = min(_BATCH, n["test"], max(1, _ATTENDED // shape.tokens**2))
@@ -164,9 +175,9 @@ def same_object_effects(product: Product) -> Work:
     results += 4.0 * sum(n.values()) * width * shape.width * readers
     return Work(
         "hub" if shape.network else "torch",
-        units=(n["test"] * edits + refits * n["train"]) * shape.tokens * shape.weights,
-        bytes_host=results + max(work.bytes_host for work in probes),
-        bytes_loaded=4 * shape.weights + max(work.bytes_loaded for work in probes),
+        units=(n["test"] * edits + refits * n.get("train", 0)) * shape.tokens * shape.weights,
+        bytes_host=results + max((work.bytes_host for work in probes), default=_BESIDE),
+        bytes_loaded=4 * shape.weights + max((work.bytes_loaded for work in probes), default=0.0),
         bytes_computed=shape.batch_bytes(batch) + attended,
         bytes_disk=edits * 3000.0 + refits * readers * 1500.0 * len(probes),
         key="studies.same_object.effects.scenes",

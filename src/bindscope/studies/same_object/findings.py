@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -29,6 +30,8 @@ from bindscope.studies.same_object.claims import (
     JudgedPlace,
     study_effects,
 )
+from bindscope.studies.same_object.protocol import comparable
+from bindscope.studies.same_object.published import published_next_to, read_comparison
 from bindscope.studies.same_object.scores import LEADS, PAIRS
 from bindscope.studies.same_object.views import (
     VALUE_ENDS,
@@ -89,6 +92,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             claims_section(judgments, rates, "same_object", _CLAIMS_LEAD),
             *_geometry(tables, groups),
             *_edits(tables),
+            *_published(table, inputs, section),
             Section("pairs", "All measurements", (), tables=(_rows(table),)),
         ),
     )
@@ -225,6 +229,38 @@ def _rows(table: pd.DataFrame) -> PageTable:
     return page_table("All measurements", columns, table, folded=True)
 
 
+_PUBLISHED_COLUMNS = (
+    Column("dataset", "dataset", "label"),
+    Column("model", "model", "label"),
+    Column("published, best layer", "accuracy", "number", format=".1%"),
+    Column("that layer", "layer"),
+    Column("ours, that layer", "ours_there", "number", format=".1%"),
+    Column("ours, best layer", "ours", "number", format=".1%"),
+    Column("our best layer", "our_layer"),
+    Column("how protocols differ", "differs"),
+)
+_ABOUT_PUBLISHED = (
+    "Accuracy of quadratic probes in Table 1 of the IsSameObject paper (revised version, as a "
+    "secondary source quotes it), and ours, by the test accuracy of the best layer as in the "
+    "paper. Layers are counted as here: its layer l is l + 1.",
+)
+
+
+def _published(table: pd.DataFrame, inputs: Inputs, section: Mapping[str, Any]) -> list[Section]:
+    """Return the section that puts Table 1 of the paper next to this run's numbers."""
+    if not section:
+        return []
+    datasets, models = (inputs.content.get(name) or () for name in ("datasets", "models"))
+    content = {"comparable": comparable(datasets, models, section)}
+    compared = read_comparison(replace(inputs, content=content))
+    rows = published_next_to(fitted(table), compared)
+    if not len(rows):
+        return []
+    rows = rows.assign(differs=["; ".join(reasons) or "not" for reasons in rows["differs"]])
+    listed = page_table("Table 1 of the paper", _PUBLISHED_COLUMNS, rows)
+    return [Section("published", "Published values", _ABOUT_PUBLISHED, tables=(listed,))]
+
+
 _GEOMETRY = "same_object_geometry"
 
 
@@ -242,7 +278,7 @@ def _geometry(tables: Mapping[str, pd.DataFrame], groups: GroupMappings) -> list
         Column("unit", "unit"),
         Column("reason", "reason"),
     ]
-    figures = (_GEOMETRY, "same_object_cross_layers")
+    figures = (_GEOMETRY, "same_object_copies", "same_object_cross_layers")
     listed = (
         page_table("At the layer that validation prefers", columns, here),
         page_table("All numbers", columns, table, folded=True),
@@ -267,7 +303,7 @@ def _edits(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
     """Return the section with both figures of edits; none where nothing was edited."""
     if EDITS_TABLE not in tables or tables[EDITS_TABLE].empty:
         return []
-    figures = ("same_object_attention", EDITS_TABLE)
+    figures = ("same_object_attention", "same_object_ablation", EDITS_TABLE)
     return [Section("edits", "Ablating the probe subspace", _ABOUT_EDITS, figures=figures)]
 
 

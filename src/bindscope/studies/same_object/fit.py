@@ -30,7 +30,7 @@ from bindscope.fitting.checkpoint import (
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.data import PairData, PatchPairs, trimmed
-from bindscope.studies.same_object.metrics import calibrated, measure, tally
+from bindscope.studies.same_object.metrics import UNCHANGED, calibrated, measure, tally
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
 from bindscope.studies.same_object.scorers.base import FitTask, FittedProbe
 from bindscope.studies.same_object.scores import RESAMPLES
@@ -154,7 +154,8 @@ def _measured(
     val, last = (
         PatchPairs(split, fitted.scaling, device=task.device) for split in (task.val, test)
     )
-    tallied = tally(fitted.scorer, last, calibrated(fitted.scorer, val))
+    calibration = calibrated(fitted.scorer, val) if fitted.calibrate else UNCHANGED
+    tallied = tally(fitted.scorer, last, calibration)
     row, strata = measure(tallied, bootstrap_samples)
     columns = dict(fitted.columns) | _graded(fitted, last)
     flags = {*columns.pop("flags", ()), *(() if tallied.finite else ("diverged",))}

@@ -15,6 +15,7 @@ from bindscope.core.interfaces import Layer, Model
 from bindscope.fitting.standardise import Standardiser
 from bindscope.models.base import layer_shapes
 from bindscope.scenes.patch_labels import count_pixels
+from bindscope.studies.same_object.copies import copies_arrays
 from bindscope.studies.same_object.data import PairBlock
 from bindscope.studies.same_object.quantities import weights_name
 from bindscope.studies.same_object.scorers.base import Scorer
@@ -137,7 +138,7 @@ def score_maps(
     `images`, `masks` uint8 (n, H, W, 3) and (n, H, W). `stuff` uint8 (n, M), or None, as
     `queries_of` takes it. `weights`: what the fit of a quadratic probe wrote. Returns: `images`,
     `masks`, `grid` int32 (2,), `queries` int32 (n, Q), and per layer ``scores-<layer>`` float32 (n,
-    Q, P).
+    Q, P); and what `copies_arrays` returns.
     """
     tokens = tokens_of(model, images, layers)
     grid = layer_shapes(model)[layers[0]].token_map.grid
@@ -146,7 +147,11 @@ def score_maps(
     for layer in layers:
         scorer = FittedScorer.read(weights, weights_name(str(layer), 0, 0))
         scores[f"scores-{layer}"] = probabilities(scorer, tokens[str(layer)], queries)
+    copies = copies_arrays(
+        images, masks, stuff, grid, lambda composed: tokens_of(model, composed, layers), layers
+    )
     return {
+        **copies,
         "images": images,
         "masks": masks.astype(np.uint8),
         "grid": np.array(grid, np.int32),

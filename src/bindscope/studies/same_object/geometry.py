@@ -15,6 +15,7 @@ places alone do that too, hence layer 0 and the shuffle of patches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from operator import itemgetter
 from typing import Any
@@ -22,18 +23,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bindscope.core.array_types import Doubles
 from bindscope.fitting.checkpoint import Checkpoints, SavedState, each
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
+from bindscope.fitting.rows import ArrayRows, whole
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import PairData, PatchPairs
+from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
 from bindscope.studies.same_object.estimates import Bootstrap, column_ratio, row
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.metrics import tally
 from bindscope.studies.same_object.quantities import KINDS
-from bindscope.studies.same_object.scorers.base import Scorer
+from bindscope.studies.same_object.scorers.base import FitTask, Scorer
+from bindscope.studies.same_object.scorers.released import train_form
 from bindscope.tables.rows import Row
 
 
@@ -67,6 +71,37 @@ def transfers(probe: FittedScorer, tests: Mapping[str, PairData], by: Bootstrap)
         won = tally(probe, PatchPairs(data)).sums["auc_within"][:, 0]
         rows += by.rows(won[won[:, 1] > 0], {("transfer_auc", layer): column_ratio(0, 1)})
     return rows
+
+
+@dataclass(frozen=True)
+class BilinearScorer(Scorer):
+    """g = x' W y + b of the first half of a token and the second half of another one."""
+
+    matrix: Tensor
+    bias: Tensor
+
+    def logits(self, block: PairBlock) -> Tensor:
+        """Return logits (P,); the first half is that of the first patch."""
+        first, second = block.x.chunk(2, -1)
+        return block.packed(torch.bmm(first @ self.matrix, second.mT)) + self.bias
+
+
+def in_two_layers(first: PairData, second: PairData) -> PairData:
+    """Return patches whose tokens are those of two layers, one after the other."""
+    tokens = [whole(data.tokens)[:, : data.valid.shape[1]] for data in (first, second)]
+    return replace(first, tokens=ArrayRows(np.concatenate(tokens, -1)))
+
+
+def across_layers(
+    first: Sequence[PairData], second: Sequence[PairData], layer: str, by: Bootstrap
+) -> list[Row]:
+    """Fit and measure a bilinear probe of two layers, of which `layer` names the second."""
+    train, val, test = map(in_two_layers, first, second)
+    weights = train_form("bilinear", FitTask(train, val)).weights
+    scorer = BilinearScorer(weights["matrix"].float(), weights["bias"].float())
+    right = tally(scorer, PatchPairs(test)).sums["accuracy"][:, 0]
+    statistics = {("cross_layer_accuracy", layer): column_ratio(0, 1)}
+    return by.rows(right[right[:, 1] > 0], statistics)
 
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension
@@ -253,11 +288,13 @@ def measured_rows(
     beside: Mapping[str, NDArray[Any]],
     by: Bootstrap,
     checkpoints: Checkpoints | None = None,
+    cross_layers: Sequence[tuple[str, str]] = (),
 ) -> list[Row]:
     """Return the rows of all layers, without names and keys.
 
     `layers`: patches of train, val and test by layer; `probes`: those that were fitted to them.
     `beside`: `copy_of` and `purity` of the patches of test, (n, M) each, or more patches.
+    `cross_layers`: pairs of layers that a bilinear probe compares.
     """
     tests = {layer: splits[-1] for layer, splits in layers.items()}
     width = next(iter(tests.values())).valid.shape[1]
@@ -270,6 +307,9 @@ def measured_rows(
             rows = cross_scores(probe, test, copy_of, by)
         elif what == "transfer":
             rows = transfers(probe, tests, by)
+            for first, second in cross_layers:
+                if first == layer:
+                    rows += across_layers(layers[first], layers[second], second, by)
         else:
             rows = positions_decoded(layers[layer], probe.scaling, by)
             raw = np.concatenate([block.x.numpy() for block in PatchPairs(test).blocks()])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from bindscope.scenes.placement import RandomWords
 from bindscope.studies.same_object.config import PatchSampling
 
 STREAM = (int.from_bytes(b"patches", "big"),)  # apart from the words that place objects
+UNLABELLED_CLASS = 4096  # beyond those of any source
 UNLABELLED = "no patch shows a labelled object"
 TOO_FEW = "fewer than two valid patches"
 ONE_OBJECT = "all valid patches are of one object"
@@ -48,6 +49,17 @@ def valid_patches(labels: PatchLabels, sampling: PatchSampling) -> NDArray[np.bo
     if sampling.stuff == "drop":
         valid &= ~labels.stuff
     return valid
+
+
+def with_unlabelled_object(labels: PatchLabels) -> PatchLabels:
+    """Make the unlabelled patches of each image one more object, of the class after all others."""
+    none = labels.instances == 0
+    number = labels.instances.max(axis=1, keepdims=True, initial=0) + 1
+    return replace(
+        labels,
+        instances=np.where(none, number, labels.instances).astype(np.int16),
+        classes=np.where(none, UNLABELLED_CLASS, labels.classes).astype(np.int16),
+    )
 
 
 def skip_reasons(labels: PatchLabels, valid: NDArray[np.bool_]) -> list[str | None]:
@@ -85,10 +97,12 @@ def sample(
     labels: PatchLabels, sampling: PatchSampling, split: SplitName, start: int
 ) -> PatchSamples:
     """Choose patches of successive images; `start` is the number in `split` of the first one."""
+    if sampling.unlabelled == "object":
+        labels = with_unlabelled_object(labels)
     valid = valid_patches(labels, sampling)
     reasons = skip_reasons(labels, valid)
     valid &= np.array([reason is None for reason in reasons], bool)[:, None]
-    patches = draw_patches(valid, sampling.n_patches, sampling.seed, split, start)
+    patches = draw_patches(valid, sampling.patches_of(split), sampling.seed, split, start)
     there = patches >= 0
 
     def take(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
@@ -120,7 +134,7 @@ def write_samples(
 
     `shards`: manifests of the split's scenes, in order. `groups`: as `object_classes` takes them.
     """
-    width = min(sampling.n_patches, prod(grid))
+    width = min(sampling.patches_of(split), prod(grid))
     for name, dtype in _DTYPES.items():
         writer.create(name, (n_images, width), dtype)
     skipped: list[tuple[int, str]] = []
@@ -148,7 +162,8 @@ _DTYPES = {
 
 
 def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[Any]:
-    """Give each patch what its object has: (n, ids) and int16 (n, M) make (n, M), 0 for id 0."""
+    """Give each patch what its object has: (n, ids) and int16 (n, M) make (n, M); else 0."""
+    instances = np.where(instances <= values.shape[1], instances, 0)
     padded = np.concatenate([np.zeros((len(values), 1), values.dtype), values], axis=1)
     return np.take_along_axis(padded, instances.astype(np.intp), axis=1)
 
@@ -181,8 +196,26 @@ def _labelled(
             stored = store.read("classes", rows) if "classes" in store.names else None
             classes = object_classes(cells, stored, groups, sampling.class_groups)
             masks, where = store.read("masks", rows), f"{path}, from scene {first}"
-            yield patch_labels(masks, classes, stuff, grid, where), copies
+            labels = patch_labels(masks, classes, stuff, grid, where)
+            if "n_crops" in store.names:
+                n_crops = store.read("n_crops", rows)
+                labels = without_empty_crops(labels, n_crops, store.attributes["crops"], grid)
+            yield labels, copies
         n -= layout.n_rows
+
+
+def without_empty_crops(
+    labels: PatchLabels, n_crops: NDArray[Any], crops: Sequence[int], grid: GridShape
+) -> PatchLabels:
+    """Give patches of the empty part of a sheet a purity that no rule admits, -1.
+
+    `n_crops` (n,): filled crops of each sheet, in raster order. `crops`: its rows and columns.
+    """
+    row, column = np.divmod(np.arange(prod(grid)), grid[1])
+    down, across = (side // n for side, n in zip(grid, crops, strict=True))
+    crop = row // down * crops[1] + column // across
+    is_empty = crop[None] >= n_crops[:, None]
+    return replace(labels, purity=np.where(is_empty, np.float32(-1), labels.purity))
 
 
 def object_classes(

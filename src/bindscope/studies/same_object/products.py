@@ -313,7 +313,9 @@ def _add_geometry(graph: Graph, section: PairSection, geometry: Geometry) -> Non
     """Add what is measured of the scores of every fit of the probes that are named."""
     for probe, names, fits in _fits_of(graph, section, geometry):
         for fit in fits:
-            content = {"layers": fit.content["layers"], "threads": probe.threads}
+            layers = fit.content["layers"]
+            pairs = [list(pair) for pair in geometry.cross_layers if {*pair} <= {*layers}]
+            content = {"layers": layers, "cross_layers": pairs, "threads": probe.threads}
             names = {**names, "layers": fit.wildcards["layers"]}
             graph.add("same_object_geometry", names, content, {"fit": fit, **fit.inputs})
 
@@ -326,6 +328,11 @@ def _add_edits(graph: Graph, shared: Shared, section: PairSection, effects: Effe
         }
         for layer in effects.layers:
             _add_edits_of_layer(graph, shared, section, effects, names, layer, of_layers)
+        depth = shared.models[names["model"]].depth or 0
+        for layer in of_layers if effects.attention == "all" else ():
+            if layer not in effects.layers and layer < depth:
+                of_layer = {layer: of_layers[layer]}
+                _add_edits_of_layer(graph, shared, section, effects, names, layer, of_layer)
 
 
 def _add_edits_of_layer(
@@ -339,19 +346,25 @@ def _add_edits_of_layer(
 ) -> None:
     """Edit one layer, read there and in the next one with a probe; fit probes again.
 
-    Claims are about the edited probe, so it is always among those that are fitted again.
+    Claims are about the edited probe, so it is always among those that are fitted again. Of a layer
+    that is not among the edited ones attention alone is measured.
     """
     dataset, model = shared.datasets[names["dataset"]], shared.models[names["model"]]
     run, weights = _run(graph, shared, model)
     later = min((candidate for candidate in fits if candidate > layer), default=None)
     used = {fits[at].path(): fits[at] for at in (layer, later) if at is not None}
     known = {probe.name: probe for probe in section.probes}
+    edits = layer in effects.layers
     again = [known[name] for name in dict.fromkeys((names["probe"], *effects.retrained.probes))]
+    again = again if edits else []
     n_scenes = {"train": effects.retrained.train, "val": effects.retrained.val}
     n_scenes["test"] = effects.scenes or used_scenes(section, dataset)["test"]
     inputs: dict[str, list[Product]] = {"fit": list(used.values()), "weights": weights}
     samples = dict(zip(SPLITS, fits[layer].inputs["samples"], strict=True))
+    n_scenes = n_scenes if edits else {"test": n_scenes["test"]}
     for split, sample in samples.items():
+        if split not in n_scenes:
+            continue
         n_scenes[split] = min(n_scenes[split], sample.content["n_scenes"])
         inputs[f"{split}_scenes"] = _shards(graph, dataset, split, n_scenes[split])
         inputs[f"{split}_samples"] = [sample]
@@ -359,12 +372,13 @@ def _add_edits_of_layer(
         **run,
         "layer": layer,
         "later": later,
+        "edits": edits,
         "directions": effects.directions,
         "n_scenes": n_scenes,
         "retrained": [probe.model_dump(mode="json") for probe in again],
     }
     runs = [*model_code(model), *(FAMILIES[probe.family] for probe in again)]
-    if isinstance(model, Controlled | Zoo):
+    if edits and isinstance(model, Controlled | Zoo):
         inputs["codes"] = [add_codes(graph, dataset)[SPLITS.index("test")]]
         runs += [OBJECTIVES[model.objective]] if model.objective in OBJECTIVES else []
     graph.add("same_object_effects", {**names, "layer": layer}, content, inputs, runs=runs)

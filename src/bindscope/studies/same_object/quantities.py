@@ -118,6 +118,13 @@ GEOMETRY: Final = _by_name(
         meaning="The same where the scenes are dealt out at random.",
     ),
     RowQuantity(
+        name="cross_layer_accuracy",
+        at="layer",
+        unit="share of pairs",
+        meaning="Accuracy of a bilinear probe of a token of `layer` and a token of layer `at`, "
+        "fitted to both by the paper's optimizer.",
+    ),
+    RowQuantity(
         name="transfer_auc",
         at="layer",
         unit=_AREA,
@@ -236,6 +243,16 @@ PRETRAINING_LOSS: Final = RowQuantity(
     beyond_controls="pretraining_loss_beyond_controls",
     meaning="The model's own loss; `n` batches, t interval.",
 )
+PROXY_LOSS: Final = RowQuantity(
+    name="dino_proxy_loss",
+    unit=_LOSS,
+    most=None,
+    change="dino_proxy_loss_change",
+    beyond_controls="dino_proxy_loss_beyond_controls",
+    meaning="Self-distillation of the edited model (student) from the unedited one (teacher): "
+    "cross-entropy of their similarities to all test images, of [CLS] after the last norm (of a "
+    "model without one, the mean patch). For models whose heads are not available.",
+)
 VAL_LOSS: Final = RowQuantity(
     name="val_loss_bits",
     unit="bits per pair",
@@ -285,6 +302,7 @@ EDITS: Final = _by_name(
     ),
     *CORRELATIONS.values(),
     PRETRAINING_LOSS,
+    PROXY_LOSS,
 )
 
 QUANTITIES: Final = GEOMETRY | EDITS

@@ -20,8 +20,8 @@ RESAMPLES: Final = 1000  # of the test images, for an interval
 VERSIONS: Final = {
     "same_object": 5,
     "same_object_strata": 4,
-    "same_object_geometry": 4,
-    "same_object_edits": 2,
+    "same_object_geometry": 5,
+    "same_object_edits": 3,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +14,7 @@ from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.same_object.config import PairSection, problems
 from bindscope.studies.same_object.products import STEPS, add_products
+from bindscope.studies.same_object.protocol import ABLATION, PROBES, comparable
 
 DECIDES_NOTHING = True
 
@@ -56,6 +59,40 @@ def _about(table: str, step: str, scores: str = "") -> Any:
 _measured = _about("same_object", "same_object_fit")
 _geometry = _about("same_object_geometry", "same_object_geometry")
 _edits = _about("same_object_edits", "same_object_effects")
+
+
+def _with_paper(request: Any) -> Any:
+    """Add to a request which of the run's fits the paper has too, and how protocols differ."""
+
+    def requested(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+        plain: Request | None = request(graph, shared, section)
+        if plain is None:
+            return None
+        parts = (shared.datasets.values(), shared.models.values())
+        datasets, models = ([part.model_dump(mode="json") for part in each] for each in parts)
+        about = comparable(datasets, models, section.model_dump(mode="json"))
+        return replace(plain, content={**plain.content, "comparable": about})
+
+    return requested
+
+
+def _attended(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    """Ask for the table where attention was measured in enough layers of a model for a curve."""
+    layers = Counter(
+        tuple(product.wildcards[name] for name in ("dataset", "model", "probe"))
+        for product in graph.select("same_object_effects")
+    )
+    return (
+        _edits(graph, shared, section) if max(layers.values(), default=0) >= FEWEST_POINTS else None
+    )
+
+
+def _ablated(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    """Ask for the table where heads of classes or objects were fitted again under edits."""
+    families = {probe.name: probe.family for probe in section.probes}
+    again = section.effects.retrained.probes if section.effects else ()
+    heads = {"class_pointwise", "identity_pointwise"} & {families[name] for name in again}
+    return _edits(graph, shared, section) if heads else None
 
 
 def _layers(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
@@ -115,7 +152,8 @@ STUDY = Study(
             "for groups, else over test images. Compare the quadratic probe with its rivals: class "
             "+ position, and the lines of positions only, majority and true classes, which use no "
             "token.",
-            _layers,
+            _with_paper(_layers),
+            PROBES,
         ),
         _figure(
             "figures.probes:same_object_models",
@@ -125,7 +163,8 @@ STUDY = Study(
             "else over test images. Compare the quadratic probe with its rivals: class + position, "
             "and the vertical lines, which use no token (positions only, majority of each image, "
             "true classes).",
-            _measured,
+            _with_paper(_measured),
+            PROBES,
         ),
         _figure(
             "figures.probes:same_object_strata",
@@ -154,13 +193,23 @@ STUDY = Study(
             _made_by("same_object_maps", "maps"),
         ),
         _figure(
+            "figures.geometry:same_object_copies",
+            "Differences of identical objects by layer",
+            "One object at four places of one image, whole patches apart. Tokens of the second, "
+            "third and fourth object minus those of the first, in the plane of their first two "
+            "principal components; axes give shares of variance. Separate clusters mean that the "
+            "difference depends on the object, not on the patch. Layer 0: positions alone. "
+            "Examples, without intervals.",
+            _made_by("same_object_maps", "maps"),
+        ),
+        _figure(
             "figures.geometry:same_object_geometry",
             "Position, copies and same-object probability by layer",
-            "By layer: position decoded by ridge regression, residuals of exact copies classified "
-            "by a linear discriminant, and probability for identical objects. Bands: 95 % "
-            "intervals over training seeds for groups, else over test images (copies: groups of "
-            "scenes). Copies differ in position, so compare with layer 0 and with shuffled "
-            "patches.",
+            "By layer: position decoded by ridge regression; differences of exact copies and "
+            "originals classified by scene; mean same-object probability of pairs of patches. "
+            "Bands: 95 % intervals over training seeds for groups, else over test images (copies: "
+            "groups of scenes). Copies differ in position, so compare with layer 0 and with "
+            "shuffled patches.",
             _geometry,
         ),
         _figure(
@@ -179,7 +228,20 @@ STUDY = Study(
             "(orange); dots: heads. Below: fraction of attention on a patch's own object, compared "
             "with uniform attention. Bands: 95 % intervals over test images. Above 0, or above "
             "uniform: attention follows objects.",
-            _edits,
+            _with_paper(_attended),
+            PROBES,
+        ),
+        _figure(
+            "figures.effects:same_object_ablation",
+            "Segmentation and loss under edits of the probe subspace",
+            "Table 2 of the IsSameObject paper: probes of classes and objects fitted again to "
+            "tokens whose whole probe subspace is shuffled or replaced by the object's mean (α "
+            "stays), on patches of test images, and losses of the edited model. "
+            "Dashed: no edit. No intervals are drawn. Shuffling that lowers the overlaps shows "
+            "that heads use the subspace.",
+            _with_paper(_ablated),
+            PROBES,
+            ABLATION,
         ),
         _figure(
             "figures.effects:same_object_edits",
@@ -193,6 +255,7 @@ STUDY = Study(
         ),
     ),
     findings=f"{_HERE}.findings:chapter",
+    resources=(PROBES,),
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
     examples={"clutter": f"{_HERE}.known:clutter"},

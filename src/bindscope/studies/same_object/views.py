@@ -124,15 +124,20 @@ def panels_of(
     return panels
 
 
+def best_edited(table: pd.DataFrame) -> pd.DataFrame:
+    """Keep of each dataset, model and probe the edited layer with the lowest validation loss."""
+    keys = ["dataset", "model", "probe"]
+    losses = table[table["quantity"] == VAL_LOSS.name]
+    best = losses.loc[losses.groupby(keys, sort=False)["value"].idxmin(), [*keys, "layer"]]
+    return table.merge(best, on=[*keys, "layer"])
+
+
 def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     """Keep of each dataset, model and probe the layer whose probe has the lowest validation loss.
 
     Of readers that were fitted again the edited probe is kept, and of heads their mean.
     """
-    keys = ["dataset", "model", "probe"]
-    losses = table[table["quantity"] == VAL_LOSS.name]
-    best = losses.loc[losses.groupby(keys, sort=False)["value"].idxmin(), [*keys, "layer"]]
-    rows = table.merge(best, on=[*keys, "layer"])
+    rows = best_edited(table)
     at = rows["quantity"].map({name: quantity.at for name, quantity in EDITS.items()})
     of_another = ((at == "probe") & (rows["at"] != rows["probe"])) | (
         (at == "head") & (rows["at"] != MEAN_HEAD)

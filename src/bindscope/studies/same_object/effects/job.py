@@ -49,6 +49,7 @@ from bindscope.studies.same_object.effects.passes import (
     Unedited,
     logits_name,
 )
+from bindscope.studies.same_object.effects.proxy_loss import proxy_losses
 from bindscope.studies.same_object.effects.subspace import (
     SEED,
     Editor,
@@ -72,6 +73,7 @@ from bindscope.studies.same_object.quantities import (
     MEAN_HEAD,
     OBJECT_SHARE,
     PRETRAINING_LOSS,
+    PROXY_LOSS,
     READERS,
     VAL_LOSS,
     weights_name,
@@ -142,6 +144,10 @@ def ablation_rows(
         moved, whole = reading["change"].sum(1)
         rows.append(edit_names(what) | row("change", moved / whole))
     columns = [_columns(reading, layers, same, counts) for reading in readings.values()]
+    if "summary" in (plain := readings[None]):
+        for reading, of_edit in zip(readings.values(), columns, strict=True):
+            losses = proxy_losses(plain["summary"], reading["summary"])
+            of_edit[PROXY_LOSS.name, ""] = over_images(losses)
     means = dict(zip(readings, _means(columns, by), strict=True))
     return rows + compared(means, partial(estimate, n=int((counts > 0).sum())))
 
@@ -192,7 +198,7 @@ def compared(
                     )
                     for rival in controls
                 }
-                falls = quantity is not PRETRAINING_LOSS and what.edit != "inject"
+                falls = quantity not in (PRETRAINING_LOSS, PROXY_LOSS) and what.edit != "inject"
                 lines += beyond(rivals, falls=falls)
             rows += [edit_names(what) | line for line in lines]
     return rows
@@ -237,9 +243,10 @@ def refitted_rows(
     by: Bootstrap,
     checkpoints: Checkpoints | None = None,
 ) -> list[Row]:
-    """Fit probes to tokens as they are and under each whole edit; return what they tell of test.
+    """Fit probes to tokens as they are and under edits; return what they predict of test.
 
-    Of a probe with seeds it is the seed 0, of one with ranks the full form.
+    Of a probe with seeds it is the seed 0, of one with ranks the full form. Edits of half strength
+    are those of the whole probe subspace, as in Table 2 of the paper.
     """
     layers = zip(sorted(splits["test"].scorers), READERS, strict=False)
     readers = [*product(probes, layers)]
@@ -258,7 +265,7 @@ def refitted_rows(
         return join_states([result.state() for result in results])
 
     rows: list[Row] = []
-    whats = [None, *(what for what in edits if what.strength == 1)]
+    whats = [None, *(what for what in edits if what.strength == 1 or what.subspace == "probe")]
     columns, n = list[ScoreColumns](), 0
     for what in whats:
         states = split_states(remember(checkpoints, partial(fit_all, what)))
@@ -350,7 +357,7 @@ def measured(
 
     `files`: paths `fit` (rows), `fit_weights`, `weights`, of each split `<split>_scenes` and
     `<split>_samples`; for a model that may have a loss of its own `codes`. `spec`: the job's
-    `layer`, `later`, `directions`, `retrained` and `n_scenes`.
+    `layer`, `later`, `directions`, `retrained` and `n_scenes`, and whether there are `edits`.
     """
     scenes = {
         split: SampledScenes.open(
@@ -360,6 +367,10 @@ def measured(
     }
     test = _measuring(config, files, spec, scenes["test"], device)
     plain = test.unedited(checkpoints)
+    if not spec["edits"]:
+        readings: dict[SubspaceEdit | None, Reading] = {None: plain.reading}
+        rows = ablation_rows(test.scenes.labels, sorted(test.scorers), readings, Bootstrap())
+        return rows + attention_rows(plain.reading, Bootstrap())
     editor = editor_of(test.scorers[spec["layer"]], plain, test.scenes, spec["directions"])
     splits = {split: test.edit(editor, of_split) for split, of_split in scenes.items()}
     edits = interventions()

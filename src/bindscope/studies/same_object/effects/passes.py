@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bindscope.activations.images import Images, JoinedImages, StoreImages
 from bindscope.core.array_types import Doubles
-from bindscope.core.interfaces import Edit
+from bindscope.core.interfaces import Edit, Layer
 from bindscope.core.progress import Progress
 from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.checkpoint import Checkpoints, SavedState, each
@@ -92,8 +92,8 @@ def logits_name(layer: int) -> str:
 
 # What is kept of the images under one edit, or under none; images are in the last dimension.
 # `logits_name(layer)` of the pairs of successive images; `share` (heads, n): attention on the same
-# object; `change` (2, n): squared length of the change of the tokens, and of the tokens less their
-# mean.
+# object; `summary` (d, n): what the model ends with, where it has a last norm; `change` (2, n):
+# squared length of the change of the tokens, and of the tokens less their mean.
 Reading = Mapping[str, Doubles]
 
 
@@ -179,6 +179,26 @@ class Measuring:
         stream = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
         return {layer: tokens for layer, tokens in stream.items() if layer != "final"}
 
+    def _read_to_end(
+        self, pixels: Tensor, edits: Mapping[int, Edit]
+    ) -> tuple[dict[int, Tensor], dict[str, Tensor]]:
+        """Return the same, and `summary` (d, B) where the model has a last norm.
+
+        The summary is [CLS] after that norm, or the mean patch of a model without [CLS].
+        """
+        model, final = editable(self.model, self.where), layer_shapes(self.model).get("final")
+        layers: list[Layer] = [*sorted(self.scorers)]
+        layers += ["final"] if final else []
+        read, summary = dict[int, Tensor](), dict[str, Tensor]()
+        for layer, tokens in model.edited_stream(pixels, layers, edits):
+            if layer != "final":
+                read[layer] = tokens
+            elif final:
+                patches = final.token_map.patches
+                whole = tokens[:, 0] if final.token_map.has_cls else tokens[:, patches].mean(1)
+                summary["summary"] = whole.double().cpu().mT.contiguous()
+        return read, summary
+
     def _sampled(self, start: int, tokens: Tensor) -> Tensor:
         """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""
         places = self.scenes.patches[start : start + len(tokens)].clamp_min(0).to(tokens.device)
@@ -195,8 +215,9 @@ class Measuring:
         """
         changes: list[Tensor] = []
         edits, rows = self._edits(start, what, changes), slice(start, start + len(pixels))
-        blocks, numbers = {}, {}
-        for layer, tokens in self._read(pixels, edits).items():
+        streams, numbers = self._read_to_end(pixels, edits)
+        blocks = {}
+        for layer, tokens in streams.items():
             data = self.scenes.labels.take(rows, as_rows(self._sampled(start, tokens).numpy()))
             blocks[layer] = PatchPairs(data, device=str(self.device)).read(0, len(pixels))
             numbers[logits_name(layer)] = self.scorers[layer].logits(blocks[layer]).cpu()

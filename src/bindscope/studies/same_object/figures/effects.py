@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -11,14 +11,29 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, crossed, facets, lines
-from bindscope.figures.figure import figure, some
+from bindscope.figures.figure import curves_of, figure, some
 from bindscope.figures.style import handle, note_above, zero_line
-from bindscope.studies.same_object.quantities import MEAN_HEAD, PRETRAINING_LOSS, READERS
+from bindscope.studies.same_object.published import (
+    NOT_COMPARED,
+    PAPER,
+    PAPER_MODEL,
+    read_ablation,
+    read_attention,
+    read_comparison,
+)
+from bindscope.studies.same_object.quantities import (
+    MEAN_HEAD,
+    PRETRAINING_LOSS,
+    PROXY_LOSS,
+    READERS,
+)
 from bindscope.studies.same_object.tables import EDIT_NAMES, EDITS_SCHEMA
 from bindscope.studies.same_object.views import (
     VALUE_ENDS,
+    best_edited,
     panels_of,
     read_grouped,
     where_validation_is_best,
@@ -50,6 +65,13 @@ _HEADS: Final[dict[str, Look]] = {
     },
 }
 _read = partial(read_grouped, schema=EDITS_SCHEMA)
+
+
+def _read_both(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and which of the run's models the paper has too."""
+    return {**_read(inputs), "compared": read_comparison(inputs), "resources": inputs.resources}
+
+
 _MOST_PANELS = 4  # models of a figure; the table has them all
 
 
@@ -58,14 +80,20 @@ def _panels(rows: pd.DataFrame, models: Sequence[str]) -> dict[str, pd.DataFrame
     return dict(list(panels.items())[:_MOST_PANELS])
 
 
-@figure(_read)
-def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+@figure(_read_both)
+def same_object_attention(
+    table: pd.DataFrame,
+    models: Sequence[str] = (),
+    compared: pd.DataFrame = NOT_COMPARED,
+    resources: Mapping[str, str] = {},
+) -> Figure:
     """Whether attention goes where a probe predicts the same object, a column per model."""
     rows = table[table["edit"] == "none"]
     some(
         rows[(rows["quantity"] == "pearson") & rows["value"].notna()],
         "Attention or scores do not vary anywhere.",
     )
+    rows = curves_of(rows, ["dataset", "model", "probe"], "layer", "Fewer than three layers.")
     panels = _panels(rows, models)
     rows = pd.concat(rows.assign(panel=title) for title, rows in panels.items())
     rows = rows.assign(x=rows["layer"].astype(float)).rename(columns=VALUE_ENDS)
@@ -92,6 +120,13 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
             "fraction of attention on\nthe same object, %",
         ),
     )
+    if PAPER_MODEL in set(compared["name"]):
+        low, high = read_attention(resources["same_object"])
+        note_above(
+            grid.figure,
+            f"{PAPER}, Fig. 7, {PAPER_MODEL}: {low} to {high} in middle layers. Not drawn: its "
+            "mean over heads and its images are not described.",
+        )
     return grid.legend({**looks, **_HEADS}, per_row=3)
 
 
@@ -205,3 +240,92 @@ def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[EditCond
             markersize=3.5,
             **style,
         )
+
+
+# Quantity -> the axis, the factor, and what the paper calls it.
+_TABLE_2: Final = {
+    "refitted_class_miou": ("classes,\nmIoU, %", 100.0, "semantic segmentation mIoU"),
+    "refitted_instance_miou": ("objects,\nmIoU, %", 100.0, "instance segmentation mIoU"),
+    PRETRAINING_LOSS.name: ("own loss, bits", 1.0, ""),
+    PROXY_LOSS.name: ("distillation\nloss, bits", 1.0, "DINO loss"),
+}
+_COLUMNS_2: Final = (
+    ("none", 0.0),
+    ("shuffle", 0.5),
+    ("shuffle", 1.0),
+    ("inject", 0.5),
+    ("inject", 1.0),
+)
+_EDIT_COLORS: Final = {"none": INK, "shuffle": ORANGE, "inject": BLUE}
+
+
+@figure(_read_both)
+def same_object_ablation(
+    table: pd.DataFrame,
+    models: Sequence[str] = (),
+    compared: pd.DataFrame = NOT_COMPARED,
+    resources: Mapping[str, str] = {},
+) -> Figure:
+    """Heads that are fitted again under edits of the whole subspace (the paper's Table 2)."""
+    rows = best_edited(table)
+    rows = rows[rows["subspace"].isin(["none", "probe"]) & rows["quantity"].isin(list(_TABLE_2))]
+    some(
+        rows[rows["quantity"].str.contains("miou")], "No class or identity probe was fitted again."
+    )
+    panels = {
+        f"{title}\nlayer {part['layer'].iloc[0]}": part
+        for title, part in _panels(rows, models).items()
+    }
+    there = {name for part in panels.values() for name in part.dropna(subset="value")["quantity"]}
+    measures = [name for name in _TABLE_2 if name in there]
+    grid = crossed(measures, panels, (1.3, 1.2), sharex=True)
+    for (name, title), axes in grid.panels.items():
+        part = panels[title]
+        _columns(axes, part[part["quantity"] == name], _TABLE_2[name][1])
+        if name == measures[0]:
+            axes.set_title(title, fontsize=8)
+    for axes in grid.bottom:
+        labels = [_words(*condition) for condition in _COLUMNS_2]
+        axes.set_xticks(range(len(labels)), labels, rotation=60, fontsize=7, ha="right")
+    grid.label(y=[_TABLE_2[name][0] for name in measures], fontsize=7.5)
+    if PAPER_MODEL in set(compared["name"]):
+        note_above(grid.figure, _table_2_words(read_ablation(resources["same_object_ablation"])))
+    return grid.figure
+
+
+def _table_2_words(table: pd.DataFrame) -> str:
+    """Quote the paper's Table 2 in the order of the columns."""
+    values = table.set_index(["quantity", "edit", "strength"])["value"]
+    quoted = (
+        f"{name}{' (%)' if scale > 1 else ''} "
+        + ", ".join(f"{values[name, *c]:.4g}" for c in _COLUMNS_2 if (name, *c) in values)
+        for _, scale, name in _TABLE_2.values()
+        if name
+    )
+    return (
+        f"{PAPER}, Table 2, {PAPER_MODEL}, layer 19, in this order: {'; '.join(quoted)}. "
+        "Not drawn: its heads read pixels, and its loss is not described."
+    )
+
+
+def _columns(axes: Axes, rows: pd.DataFrame, scale: float) -> None:
+    """Draw a measure under the five conditions, each with its number."""
+    points = rows.dropna(subset="value").groupby(["edit", "strength"])["value"].mean()
+    for x, (edit, strength) in enumerate(_COLUMNS_2):
+        if (edit, strength) not in points.index:
+            continue
+        value = scale * float(points[edit, strength])
+        axes.plot(x, value, color=_EDIT_COLORS[edit], marker="o", markersize=4)
+        axes.annotate(
+            f"{value:.4g}",
+            (x, value),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=6.5,
+        )
+        if edit == "none":
+            axes.axhline(value, **_MAJORITY)
+    axes.margins(x=0.12, y=0.3)
+    if not len(points):
+        axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, fontsize=7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colors import ORANGE, WIDTH_IN
-from bindscope.figures.facets import facets, heat_map, wrapped
+from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, WIDTH_IN
+from bindscope.figures.facets import Look, crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
-from bindscope.figures.style import looks, new_figure
-from bindscope.studies.same_object.quantities import KINDS
+from bindscope.figures.style import handle, legend_below, new_figure, note_above
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
 from bindscope.studies.same_object.views import over_seeds, panels_of, read_grouped
 
@@ -27,62 +26,65 @@ _read = partial(read_grouped, schema=GEOMETRY_SCHEMA)
 _SERIES = ("group", "dataset", "probe")
 
 
-# Title of a panel -> label, lines (quantities and their `at`), and what the key says of them.
-_PANELS = {
-    "Place": ("R² of row and column", (("position_r2", ""),), ""),
-    "Copies minus originals": (
-        "named right, share",
-        (
-            ("residual_separability", ""),
-            ("residual_separability_shuffled", ""),
-            ("residual_chance", ""),
-        ),
-        "\n(dashed: shuffled; dotted: chance)",
+# Question, a row of panels -> its axis; lines: (quantity, `at`) -> name, look.
+_QUESTIONS: Final[dict[str, tuple[str, dict[tuple[str, str], tuple[str, Look]]]]] = {
+    "position": (
+        "position from token,\nR²",
+        {("position_r2", ""): ("row and column", {"color": INK, "marker": "o"})},
     ),
-    "Identical objects": (
-        "decoded probability",
-        tuple(("cross_score", at) for at in KINDS),
-        "\n(dashed: copy; dotted: class;\n-.: others)",
+    "copies": (
+        "copies minus originals,\nclassified correctly, %",
+        {
+            ("residual_separability", ""): ("by scene", {"color": BLUE, "marker": "o"}),
+            ("residual_separability_shuffled", ""): (
+                "patches of copies shuffled",
+                {"color": ORANGE, "marker": "s"},
+            ),
+            ("residual_chance", ""): ("scenes shuffled", {"color": GREY, "marker": "v"}),
+        },
+    ),
+    "scores": (
+        "probability of the\nsame object, %",
+        {
+            ("cross_score", "object"): ("one object", {"color": GREEN, "marker": "o"}),
+            ("cross_score", "copy"): ("an exact copy", {"color": PINK, "marker": "D"}),
+            ("cross_score", "class"): ("another of its class", {"color": AMBER, "marker": "^"}),
+            ("cross_score", "other"): ("another class", {"color": GREY, "marker": "X"}),
+        },
     ),
 }
-_DASHES = ((0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of the lines after the first
+_MOST_MODELS = 4
 
 
 @figure(_read)
 def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Position decodability, residuals of copies and scores of identical objects, by layer."""
+    """Positions, residuals of copies and scores of identical objects, a column per model."""
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table)
-    groups = panels_of(rows, models, _SERIES, ", ")
-    look = looks([*groups])
-    lines = pd.DataFrame(
-        [
-            (*line, title, i)
-            for title, (_, names, _) in _PANELS.items()
-            for i, line in enumerate(names)
-        ],
-        columns=["quantity", "at", "panel", "place"],
-    )
-    tidy = pd.concat(group.assign(line=name) for name, group in groups.items())
-    tidy = tidy.merge(lines, on=["quantity", "at"])
-    grid = wrapped(_PANELS, len(_PANELS), (0, 3.1))
-    first = tidy["place"] == 0
-    facets(tidy[first], look, grid, "panel", band=0.15, markersize=3.5)
-    for i, dashes in enumerate(_DASHES, start=1):
-        facets(tidy[tidy["place"] == i], look, grid, "panel", linestyle=dashes, marker=None)
-    ticks = rows.drop_duplicates("layer").sort_values("x")
-    for title, axes in grid.panels.items():
-        label, _, key = _PANELS[title]
-        axes.set(title=title, ylabel=label, xlabel=f"layer{key}")
+    panels = dict(list(panels_of(rows, models, _SERIES).items())[:_MOST_MODELS])
+    tidy = pd.concat(part.assign(panel=name) for name, part in panels.items())
+    there = {*tidy[["quantity", "at"]].itertuples(index=False, name=None)}
+    names = [name for name, (_, each) in _QUESTIONS.items() if there & {*each}]
+    grid = crossed(names, panels, (0.9, 1.45), sharex="col", sharey="row")
+    used: dict[str, Look] = {}
+    for name in names:
+        for (quantity, at), (words, look) in _QUESTIONS[name][1].items():
+            points = tidy[(tidy["quantity"] == quantity) & (tidy["at"] == at)]
+            points = points.assign(row=name, line=words)
+            scale = 1 if name == "position" else 100
+            facets(points, {words: look}, grid, ("row", "panel"), band=0.15, scale=scale)
+            used |= {words: {**look, "markersize": 4}} if len(points) else {}
+    for (name, title), axes in grid.panels.items():
+        if name == names[0]:
+            axes.set_title(title, fontsize=8)
+        ticks = panels[title].drop_duplicates("layer").sort_values("x")
+        ticks = ticks.iloc[:: -(-len(ticks) // _MOST_TICKS)]
         axes.set_xticks(ticks["x"], ticks["layer"])
-        if not axes.has_data():
-            axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
-    return grid.legend(
-        {name: {**style, "markersize": 4} for name, style in look.items()}, per_row=4
-    )
+    grid.label("layer", [_QUESTIONS[name][0] for name in names], fontsize=7.5)
+    return grid.legend(used, per_row=4)
 
 
-_MOST_MODELS = 4
+_MOST_TICKS = 9
 
 
 @figure(_read)
@@ -125,6 +127,13 @@ def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
         aspect=30,
         label="area under ROC within images",
     )
+    both = every[every["quantity"] == "cross_layer_accuracy"]
+    if len(both):
+        pairs = (
+            f"{row['layer']} and {row['at']} ({row['group']}) {100 * row['value']:.1f} %"
+            for _, row in both.iterrows()
+        )
+        note_above(grid.figure, f"Accuracy of bilinear probes of two layers: {', '.join(pairs)}.")
     return grid.figure
 
 
@@ -154,6 +163,64 @@ def _read_maps(inputs: Inputs) -> dict[str, Any]:
         for layer in product.names["layers"].split("-"):
             maps.append((label, layer, arrays[f"scores-{layer}"]))
     return {"dataset": dataset, "scenes": scenes, "maps": maps}
+
+
+def _read_copies(inputs: Inputs) -> dict[str, Any]:
+    """Read the residuals of copies of each model, of its first probe."""
+    copies: dict[str, dict[str, NDArray[Any]]] = {}
+    for product in inputs.get("maps"):
+        names = product.names
+        arrays = load_file(product.path)
+        if "copies-image" not in arrays:
+            continue
+        of_model = copies.setdefault(f"{names['model']}\n{names['dataset']}", {})
+        for name, values in arrays.items():
+            if name.startswith("copies-"):
+                of_model.setdefault(name.removeprefix("copies-"), values)
+    return {"copies": copies}
+
+
+_CLUSTERS: Final = {"second": BLUE, "third": ORANGE, "fourth": GREEN}
+_MOST_ROWS = 4
+
+
+@figure(_read_copies)
+def same_object_copies(copies: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+    """Residuals of three copies in the plane of two components (the paper's Fig. 6)."""
+    some(copies, "No object fits four times into its scene.")
+    rows = list(copies.items())[:_MOST_ROWS]
+    columns = {name: _spread_layers(arrays) for name, arrays in rows}
+    across = max(len(layers) for layers in columns.values())
+    canvas = new_figure(0.9 + 1.75 * len(rows))
+    grid = canvas.subplots(len(rows), 1 + across, squeeze=False)
+    for of_row, (name, arrays) in zip(grid, rows, strict=True):
+        _blank(of_row[:1])
+        of_row[0].imshow(arrays["image"], interpolation="nearest")
+        of_row[0].set_title(name, fontsize=7)
+        for axes in of_row[1 + len(columns[name]) :]:
+            axes.set_axis_off()
+        for axes, layer in zip(of_row[1:], columns[name], strict=False):
+            for points, color in zip(arrays[layer], _CLUSTERS.values(), strict=True):
+                axes.scatter(points[:, 0], points[:, 1], s=7, color=color, alpha=0.6, lw=0)
+            first, second, _ = 100 * arrays[f"variance-{layer}"]
+            axes.set_title(f"layer {layer}", fontsize=7)
+            axes.set_xlabel(f"PC 1, {first:.0f} %", fontsize=6.5)
+            axes.set_ylabel(f"PC 2, {second:.0f} %", fontsize=6.5)
+            axes.set(xticks=[], yticks=[])
+    entries = [
+        handle(f"{which} object minus the first", linestyle="none", marker="o", color=color)
+        for which, color in _CLUSTERS.items()
+    ]
+    legend_below(canvas, entries, 3)
+    return canvas
+
+
+def _spread_layers(arrays: Mapping[str, Any]) -> list[str]:
+    """Return layers that fit on the page: the first, the last, and some between."""
+    every = [name for name in arrays if name != "image" and not name.startswith("variance-")]
+    every = sorted(every, key=lambda name: (name == "final", int(name) if name.isdigit() else 0))
+    places = np.unique(np.linspace(0, len(every) - 1, min(_COLUMNS - 1, len(every))).round())
+    return [every[int(i)] for i in places]
 
 
 @figure(_read_maps)

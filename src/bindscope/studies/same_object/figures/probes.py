@@ -15,7 +15,17 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, broken, facets, lines, wrapped
 from bindscope.figures.figure import curves_of, figure, some
-from bindscope.figures.style import handle, legend_below, looks, new_figure, values_along_x
+from bindscope.figures.style import (
+    PAPER_MARK,
+    handle,
+    legend_below,
+    looks,
+    new_figure,
+    note_above,
+    paper_entry,
+    values_along_x,
+)
+from bindscope.studies.same_object.published import NOT_COMPARED, drawn, note, read_comparison
 from bindscope.studies.same_object.quantities import DISTANCES, NO_MODEL
 from bindscope.studies.same_object.scores import ACCURACY
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
@@ -40,6 +50,7 @@ _FAMILIES: Final[dict[str, tuple[str, Look]]] = {
     "identity_pointwise": ("identity", {"color": GREEN, "marker": "P"}),
     "quadratic_position": ("quadratic + position", {"color": BLUE, "marker": "^"}),
     "cosine": ("cosine", {"color": AMBER, "marker": ">"}),
+    "dot": ("dot product", {"color": AMBER, "marker": "<"}),
 }
 # Column -> name in legends, how it is drawn.
 LINES: Final[dict[str, tuple[str, Look]]] = {
@@ -94,8 +105,15 @@ def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
             line(100 * rows[column].mean(), linewidth=1.0, **look)
 
 
-@figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
-def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+def _read_scores(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and what the paper publishes of the same models."""
+    return {**read_grouped(inputs, SAME_OBJECT_SCHEMA), "compared": read_comparison(inputs)}
+
+
+@figure(_read_scores)
+def same_object_layers(
+    table: pd.DataFrame, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
+) -> Figure:
     """Accuracy and area under the ROC curve by layer (the paper's Fig. 3), a column per model."""
     means = over_models(fitted(table), [*_OF_PROBE, "grid", "layer"])
     few = "No probe of pairs read three layers of a model or more."
@@ -103,12 +121,17 @@ def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figur
     positions = of_positions(table)
     names = dict.fromkeys(curves["panel"])
     grid = broken(_MEASURES, names, _COLUMNS, (0.9, 1.7))
+    marks = drawn(compared)
     for (measure, name), axes in grid.panels.items():
         _layers(axes, curves[curves["panel"] == name], positions, measure)
         if axes in grid.left:
             axes.set_ylabel(_MEASURES[measure][0])
         if measure == "accuracy":
             axes.set_title(name, fontsize=8)
+            _, mark = next(curves[curves["panel"] == name].iterrows())
+            here = (marks["model"] == mark["group"]) & (marks["dataset"] == mark["dataset"])
+            points = marks[here]
+            axes.plot(points["layer"], 100 * points["accuracy"], linestyle="none", **PAPER_MARK)
         else:
             axes.set_xlabel("layer")
     for measure in _MEASURES:  # one scale for all of its panels
@@ -117,7 +140,9 @@ def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figur
         for axes in row_axes:
             axes.set_ylim(ends[:, 0].min(), ends[:, 1].max())
             axes.tick_params(labelleft=axes in grid.left)
-    return grid.legend(_families(curves), *_rivals(positions))
+    if words := note(compared):
+        note_above(grid.figure, words)
+    return grid.legend(_families(curves), *_rivals(positions), *paper_entry(marks))
 
 
 def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: str) -> None:
@@ -139,9 +164,11 @@ def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: st
 _TICKS_APART = 0.12  # of the deepest layer
 
 
-@figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
-def same_object_models(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """Accuracy of each model at its best layer."""
+@figure(_read_scores)
+def same_object_models(
+    table: pd.DataFrame, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
+) -> Figure:
+    """Accuracy of each model at its best layer (the paper's Table 1)."""
     rows, positions = at_best_layers(table), of_positions(table)
     quadratic = rows[rows["family"] == "quadratic"]
     some(quadratic, "No quadratic probe was fitted to tokens of a model.")
@@ -151,13 +178,19 @@ def same_object_models(table: pd.DataFrame, models: Sequence[str] = ()) -> Figur
     grid = wrapped(datasets, 1, (height, 0), sharex=True, height_ratios=heights)
     for dataset, axes in grid.panels.items():
         part = rows[rows["dataset"] == dataset]
-        _models(axes, part, [name for name in models if name in set(part["group"])])
+        order = [name for name in models if name in set(part["group"])]
+        _models(axes, part, order)
+        marks = drawn(compared)
+        for _, mark in marks[marks["dataset"] == dataset].iterrows():
+            axes.plot(100 * mark["accuracy"], order.index(mark["model"]), **PAPER_MARK)
         for value in positions.loc[positions["dataset"] == dataset, "accuracy"].dropna():
             axes.axvline(100 * value, **_POSITION)
         axes.set_title(dataset, fontsize=8)
     grid.bottom[0].set_xlabel("accuracy at the layer with the lowest validation loss, %")
+    if words := note(compared):
+        note_above(grid.figure, words)
     entries = _families(rows, linewidth=1, markersize=4.5)
-    return grid.legend(entries, *_rivals(positions), per_row=4)
+    return grid.legend(entries, *_rivals(positions), *paper_entry(drawn(compared)), per_row=4)
 
 
 def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
@@ -194,6 +227,7 @@ _BY_DISTANCE = (
     "class_position",
     "class_pointwise",
     "cosine",
+    "dot",
 )
 SMALLEST_PAIRS = 200  # pairs of a bin, below which no curve has a point there
 

@@ -52,6 +52,7 @@ class FittedProbe:
     columns: Mapping[str, Any] = field(default_factory=dict)
     # Flat name -> array: all that the scorer needs, scaling included.
     weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    calibrate: bool = True  # whether Platt's map of validation decides, or the sign of the logit
 
 
 @dataclass(frozen=True)

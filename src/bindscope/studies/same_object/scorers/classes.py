@@ -62,6 +62,7 @@ from bindscope.studies.same_object.scorers.convex import (
     optimum_columns,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND, Covariance, solved
+from bindscope.studies.same_object.scorers.released import standardised, train_classes
 
 SURE = 1e-9  # the least distance of a probability from 0 and 1
 
@@ -215,20 +216,36 @@ def softmax_optimum(
     return problem, follow_path(problem, config.l2, config.steps, task.checkpoints)
 
 
+def released_classes(task: FitTask, scaling: Standardiser) -> tuple[ClassProbabilities, int]:
+    """Fit the softmax regression as the paper's code does, and count steps; pairs score p.q."""
+    present = np.unique(task.train.classes[task.train.valid]).astype(np.int64)
+    classes = torch.from_numpy(present).to(task.device)
+    trained = train_classes(task, classes)
+    weights = standardised(trained.weights, scaling)
+    weight, bias = (weights[name].to(task.device) for name in ("weights", "bias"))
+    shares = torch.ones(len(present), device=task.device)
+    return ClassProbabilities(weight, bias, shares, classes=classes), trained.steps
+
+
 def fit_classes(config: ClassScorer, task: FitTask) -> list[FittedProbe]:
     """Fit the pointwise scorer over classes."""
     scaling = task.scaling()
     pairs = task.pairs(scaling)
-    problem, optimum = softmax_optimum(config, task, pairs)
-    scorer = problem.scorer(optimum.theta)
+    if config.fit == "released":
+        scorer, steps = released_classes(task, scaling)
+        columns: dict[str, Any] = {"flags": []}
+    else:
+        problem, optimum = softmax_optimum(config, task, pairs)
+        scorer, steps = problem.scorer(optimum.theta), optimum.steps
+        columns = optimum_columns(optimum)
     weights = {
         name: getattr(scorer, name).cpu().numpy().astype(np.float32)
         for name in ("weights", "bias", "classes", "shares")
     }
-    columns = optimum_columns(optimum) | simple_columns(scorer, pairs) | {"steps": optimum.steps}
-    return [
-        FittedProbe(scorer, scaling, columns=columns, weights=weights | scaling_arrays(scaling))
-    ]
+    columns |= simple_columns(scorer, pairs) | {"steps": steps}
+    weights |= scaling_arrays(scaling)
+    calibrate = config.fit == "optimum"
+    return [FittedProbe(scorer, scaling, columns=columns, weights=weights, calibrate=calibrate)]
 
 
 DRAW = 12  # what a generator is for

@@ -37,6 +37,7 @@ from bindscope.studies.same_object.config import (
     ConvexScorer,
     CosineScorer,
     DiagonalScorer,
+    DotScorer,
     LinearScorer,
     PositionScorer,
     QuadraticScorer,
@@ -52,13 +53,13 @@ from bindscope.studies.same_object.scorers.base import (
 )
 from bindscope.studies.same_object.scorers.forms import (
     Combination,
-    Cosine,
     Covariance,
     Diagonal,
     LinearForm,
     LinearTerm,
     PairForm,
     QuadraticForm,
+    Similarity,
 )
 from bindscope.studies.same_object.scorers.positions import (
     CoupleCounts,
@@ -68,6 +69,7 @@ from bindscope.studies.same_object.scorers.positions import (
     PositionTable,
     n_couples,
 )
+from bindscope.studies.same_object.scorers.released import standardised, train_form
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
 PERFECT = 1e-4  # bits below which there is nothing left to gain
@@ -201,7 +203,11 @@ def optimum_columns(optimum: Optimum) -> dict[str, Any]:
 
 
 def fitted_form(
-    form: PairForm, optimum: Optimum, scaling: Standardiser | None = None
+    form: PairForm,
+    optimum: Optimum,
+    scaling: Standardiser | None = None,
+    *,
+    calibrate: bool = True,
 ) -> FittedProbe:
     """Return a form at its optimum as what a fit returns."""
     weights = {name: part.cpu().numpy() for name, part in form.split(optimum.theta).items()}
@@ -210,6 +216,7 @@ def fitted_form(
         scaling,
         columns=optimum_columns(optimum),
         weights=weights | scaling_arrays(scaling),
+        calibrate=calibrate,
     )
 
 
@@ -295,17 +302,26 @@ def form_of(name: str, covariance: Covariance) -> PairForm:
     return PairForm([*products[name], LinearForm(covariance)])
 
 
+def descend_form(family: str, task: FitTask, this: Fit) -> tuple[PairForm, Optimum]:
+    """Fit a form of the ladder as the paper's code does."""
+    trained = train_form(family, task)
+    form = form_of(family, this.covariance)
+    theta = form.join(standardised(trained.weights, this.scaling)).to(task.device)
+    return form, replace(evaluate(form, this.pairs, theta), steps=trained.steps)
+
+
 def fit_form(
     config: LinearScorer | DiagonalScorer | QuadraticScorer, task: FitTask
 ) -> list[FittedProbe]:
     """Fit a form of the ladder; of the quadratic one also its truncations, which come first."""
-    this = Fit.begin(config, task)
-    form, optimum = this.climb(config.family)
+    this, released = Fit.begin(config, task), config.fit == "released"
+    family = config.family
+    form, optimum = descend_form(family, task, this) if released else this.climb(family)
     if not isinstance(config, QuadraticScorer):
-        return [fitted_form(form, optimum, this.scaling)]
+        return [fitted_form(form, optimum, this.scaling, calibrate=not released)]
     weights = form.split(optimum.theta)
     lambdas, rows = eigen(this.covariance, weights["matrix"])
-    full = fitted_form(form, optimum, this.scaling)
+    full = fitted_form(form, optimum, this.scaling, calibrate=not released)
     arrays = {"eigenvalues": lambdas.cpu().numpy(), "eigenrows": rows.cpu().numpy()}
     full = replace(full, weights={**full.weights, **arrays})
     cut = []
@@ -403,9 +419,13 @@ def fit_quadratic_position(
     return [fitted_form(form, optimum, this.scaling)]
 
 
-def fit_cosine(config: CosineScorer, task: FitTask) -> list[FittedProbe]:
+def fit_similarity(config: CosineScorer | DotScorer, task: FitTask) -> list[FittedProbe]:
     """Fit scale and offset to the pairs of train."""
-    pairs, form = task.pairs(None), PairForm([Cosine()])
+    pairs, length = task.pairs(None), 0.0
+    if config.family == "dot":
+        tokens = [block.x[block.valid].double().square().sum(-1) for block in pairs[0].blocks()]
+        length = float(torch.cat(tokens).mean().clamp_min(1e-30))
+    form = PairForm([Similarity(length)])
     problem = PairProblem(form, pairs, start(form.size, pairs[0]))
     solution = descend(problem, torch.zeros_like(problem.centre)[:, None])
     optimum = evaluate(form, pairs, problem.centre + solution.w[:, 0])

@@ -245,24 +245,25 @@ class QuadraticForm:
 
 
 @dataclass(frozen=True)
-class Cosine:
-    """s cos(x, y), weights s (1,)."""
+class Similarity:
+    """s cos(x, y), or s x.y / `length`, weights s (1,)."""
 
+    length: float = 0.0  # mean square length of tokens, by which products are divided; 0: cosine
     name = "slope"
     moment = 1.0
     shape = (1,)
 
     def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
-        """Return cosines (P,), scaled."""
-        x = normalize(block.x, dim=-1)
+        """Return cosines or products (P,), scaled."""
+        x = block.x / self.length**0.5 if self.length else normalize(block.x, dim=-1)
         return block.packed(torch.bmm(x, x.transpose(1, 2))).mul_(weights)
 
     def slope(self, residuals: Tensor, block: PairBlock) -> Tensor:
-        """Return the sum of cosines times residuals."""
+        """Return the sum of similarities times residuals."""
         return (self.logits(residuals.new_ones(1), block) * residuals).sum()[None]
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
-        """Take cosines to have a second moment of 1."""
+        """Take similarities to have a second moment of 1."""
         return gradient / (BOUND + l2)
 
 
