@@ -234,8 +234,10 @@ def test_what_is_shown(identity: Result, tmp_path: Path) -> None:
     assert re.search(r"≥ 6\.3\d", text)
     assert identity._repr_html_().count("<table") == 1
     (axes,) = identity.plot().axes
-    ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
-    assert max(ends) == pytest.approx(np.log2(84), abs=0.1)
+    boxes, bars = ([patch.get_width() for patch in axes.patches[i::2]] for i in (0, 1))
+    assert sum(boxes) == pytest.approx(np.log2(84))
+    assert sum(bars) == pytest.approx(np.log2(84), abs=0.1)
+    assert len(bars) == len([text for text in axes.texts if text.get_text().startswith("≥")])
     identity.to_parquet(tmp_path / "table.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "table.parquet"), identity.table)
 
@@ -275,7 +277,10 @@ FRAME = pd.DataFrame({"scene": _SCENE, "color": _CELL // 3, "shape": _CELL % 3})
             r"scene 0 has an object code outside the space(.|\n)*'max_objects': 3",
         ),
         ({"space": None}, "do not say what the feature groups are"),
-        ({"space": {"kind": "uniform", "groups": {"a": 3, "b": 3}}}, "max_objects: Field required"),
+        (
+            {"space": {"kind": "uniform", "groups": {"a": 3, "b": 3}}},
+            "`space.max_objects` is missing",
+        ),
         ({"objects": np.tile(OBJECTS[0], (N, 1))}, "all scenes have the same objects"),
         ({"objects": FRAME.drop(columns="scene")}, "`objects` has the columns color, shape"),
         (

@@ -440,12 +440,26 @@ def read_options(kind: Any, content: Mapping[str, Any], where: str, name: str) -
     try:
         return TypeAdapter(kind).validate_python(dict(content))
     except ValidationError as error:
-        lines = "; ".join(
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
-        )
-        raise InputError(
-            where, f"`{name}` is not as it must be: {lines}", "see config/README.md"
-        ) from error
+        problems = [_in_words(name, content, entry) for entry in error.errors()]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        remedy = f"correct `{name}`; config/README.md has all its keys"
+        raise InputError(where, f"{problems[0]}{more}", remedy) from error
+
+
+def _in_words(name: str, content: Mapping[str, Any], problem: Mapping[str, Any]) -> str:
+    """Say what is wrong with a key of a section; `problem` is an entry of a `ValidationError`."""
+    path = [str(part) for part in problem["loc"]]
+    if path and path[0] not in content and path[0] in map(str, content.values()):
+        del path[0]  # the value of `kind`, by which pydantic chose the rest
+    key = ".".join([name, *path])
+    if problem["type"] == "missing":
+        return f"`{key}` is missing"
+    if problem["type"] == "union_tag_not_found":
+        return f"`{key}` has no {problem['ctx']['discriminator'].strip(chr(39))!r}"
+    if problem["type"] == "union_tag_invalid":
+        tags = problem["ctx"]["expected_tags"].replace("'", "")
+        return f"`{key}` is of the kind {problem['ctx']['tag']!r}, not one of {tags}"
+    return f"`{key}` is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
 
 def read_probe(entry: Any, families: Iterable[str], kind: Any, device: str, where: str) -> Any:

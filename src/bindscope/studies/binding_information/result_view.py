@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from bindscope.arrays.near_duplicates import DUPLICATES_REASON
 from bindscope.arrays.result import Result, Summary, View, claims_line
-from bindscope.figures.style import (
-    legend_below,
-    new_figure,
-    reference_line,
-    styled,
-    values_along_x,
-)
+from bindscope.figures.colors import INK
+from bindscope.figures.style import new_figure, styled
 from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_information.array_baselines import PREFIX
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
+from bindscope.studies.binding_information.figures.parts import (
+    OUTLINE,
+    Box,
+    name_boxes,
+    part_boxes,
+)
 from bindscope.studies.binding_information.flags import FLAGS, is_bound
 from bindscope.studies.binding_information.names import ARRAYS, COLORS, WORDS
 from bindscope.studies.binding_information.quantities import CHAIN, LOSSES, WHOLE
@@ -32,7 +34,7 @@ from bindscope.studies.binding_information.views import SMALLEST_BITS, parts_of,
 from bindscope.tables.flags import UNUSABLE, flag_list, has_flag
 from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.quantities import Quantity
-from bindscope.tables.quoted import TableRow
+from bindscope.tables.quoted import ABOUT, AT_LEAST, TableRow
 from bindscope.tables.rows import Row
 from bindscope.tables.schema import frame_of
 
@@ -183,27 +185,45 @@ def _bits(row: TableRow, part: Quantity, sign: str) -> str:
 
 @styled
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw a bar per row: features, counts and pairing, in bits."""
-    records: list[TableRow] = [*table.to_dict("records")]
-    parts = parts_of(records[0])
-    figure = new_figure(1.1 + 0.32 * len(records))
+    """Draw a row per fit: what is decoded of each part, in a box that is its entropy."""
+    fits = table[table["probe"] != BEST]
+    records: list[TableRow] = [*(fits if len(fits) else table).to_dict("records")]
+    boxes = part_boxes(records[0])
+    figure = new_figure(0.9 + 0.3 * len(records))
     axes = figure.add_subplot()
-    for y, row in enumerate(records):
-        start = 0.0
-        for part in parts:
-            bound = row[part.value]
-            width: float = 0.0 if pd.isna(bound) else max(float(bound), 0.0)
-            axes.barh(y, width, left=start, color=COLORS[part], height=0.7)
-            start += width
-    axes.invert_yaxis()
-    axes.set_yticks(range(len(records)), [*map(_tick, records)])
     are_bounds = table["flags"].map(is_bound).all()
-    axes.set_xlabel("bits (lower bounds)" if are_bounds else "bits (estimates)")
-    reference_line(axes, float(records[0]["h_object_bits"]), "H(O)", vertical=True)
-    values_along_x(axes)
-    patches = [Patch(color=COLORS[part], label=WORDS[part]) for part in parts]
-    legend_below(figure, patches)
+    sign = AT_LEAST if are_bounds else ABOUT
+    for y, row in enumerate(records):
+        for box in boxes:
+            _bar(axes, y, row, box, sign)
+    axes.set_yticks(range(len(records)), [*map(_tick, records)])
+    axes.set_ylim(len(records) - 0.5, -0.5)
+    name_boxes(axes, boxes)
+    words = "lower bounds, \u2265" if are_bounds else "estimates"
+    axes.set_xlabel(f"bits ({words}); lines: 95 % intervals over test scenes; boxes: entropies")
+    axes.tick_params(left=False, bottom=False, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.grid(visible=False)
     return figure
+
+
+def _bar(axes: Axes, y: float, row: TableRow, box: Box, sign: str) -> None:
+    """Draw what is decoded of a part, with its interval and in numbers."""
+    value, low, high = (float(row[name]) for name in box.part.interval)
+    axes.barh(y, box.bits, 0.74, left=box.start, **OUTLINE)
+    axes.barh(y, np.nan_to_num(max(value, 0.0)), 0.74, left=box.start, color=COLORS[box.part])
+    axes.plot([box.start + low, box.start + min(high, box.bits)], [y, y], color=INK, linewidth=1.2)
+    is_long = value > box.bits / 2
+    axes.annotate(
+        f"{sign}{at_least(value)}" if not isnan(value) else "not estimated",
+        (box.start if is_long else box.start + box.bits, y),
+        (4 if is_long else -4, 0),
+        textcoords="offset points",
+        va="center",
+        ha="left" if is_long else "right",
+        fontsize=7,
+        color="white" if is_long else INK,
+    )
 
 
 def _tick(row: TableRow) -> str:

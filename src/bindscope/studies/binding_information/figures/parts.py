@@ -48,7 +48,7 @@ _BOLD: dict[str, Any] = {"fontsize": 8, "fontweight": "bold"}
 _NARROW_LABEL = 22  # characters of a row's name in a line
 _NARROW_IN = 3.2  # of a figure for a narrow screen, where 7.5 points are 12 pixels
 _WIDE = 0.5  # of a box: a bar so long has its number inside
-_OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
+OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
 _SEED: dict[str, Any] = {
     "marker": "o",
     "color": INK,
@@ -58,7 +58,7 @@ _SEED: dict[str, Any] = {
 }
 
 
-class _Box(NamedTuple):
+class Box(NamedTuple):
     """Where a part is drawn: its left end and its width, bits."""
 
     part: Quantity
@@ -97,7 +97,7 @@ def parts_narrow(
     quoted = quote(table, models)
     name = some(name_order(quoted.names("dataset"), datasets), "There is no figure of parts.")[0]
     here = quoted[name]
-    boxes = _boxes(_some_row(name, here, table))
+    boxes = part_boxes(_some_row(name, here, table))
     n_rows = _n_lines(here) + LABEL_ROWS * len(strongest_baselines(table, name, WHOLE))
     height = _HEAD_IN + 1.3 * _ROW_IN * n_rows
     canvas = new_figure(height * len(boxes) + 1.0, _NARROW_IN)
@@ -112,7 +112,7 @@ def parts_narrow(
 def _entries(quoted: Quoted) -> list[Any]:
     """Return the legend's entries."""
     entries: list[Any] = [
-        Patch(label="entropy", **_OUTLINE),
+        Patch(label="entropy", **OUTLINE),
         Patch(color=GREY, label="decoded, at least (≥)"),
     ]
     if (quoted.rows["n_models"] > 1).any():
@@ -139,15 +139,15 @@ def _panel(
     quoted: Quoted,
     table: pd.DataFrame,
     models: Sequence[str],
-    only: Sequence[_Box] = (),
+    only: Sequence[Box] = (),
 ) -> None:
     """Draw a dataset's boxes, or `only` some of them."""
     like = _some_row(dataset, quoted, table)
-    boxes = only or _boxes(like)
+    boxes = only or part_boxes(like)
     if not only:
         assumed = len(quoted) > 0 and has_assumed_prior(quoted.rows)
         _title(axes, marked(dataset, assumed), like, boxes)
-    _head(axes, boxes)
+    name_boxes(axes, boxes)
     place: dict[str, Any] = {"xycoords": ("figure fraction", "data")} if only else {}
     y, ticks = 0, []
     for token in token_order(quoted.names("tokens")):
@@ -179,19 +179,19 @@ def _panel(
     axes.grid(visible=False)
 
 
-def _boxes(like: TableRow) -> list[_Box]:
+def part_boxes(like: TableRow) -> list[Box]:
     """Place the parts side by side; one of which there is none has no box."""
     all_parts = [(part, float(like[part.entropy])) for part in parts_of(like)]
     gap = _GAP * sum(bits for _, bits in all_parts)
     boxes, start = [], 0.0
     for part, bits in all_parts:
         if bits > SMALLEST_BITS:
-            boxes.append(_Box(part, start, bits))
+            boxes.append(Box(part, start, bits))
             start += bits + gap
-    return boxes or [_Box(all_parts[-1][0], 0.0, 1.0)]
+    return boxes or [Box(all_parts[-1][0], 0.0, 1.0)]
 
 
-def _title(axes: Axes, dataset: str, like: TableRow, boxes: Sequence[_Box]) -> None:
+def _title(axes: Axes, dataset: str, like: TableRow, boxes: Sequence[Box]) -> None:
     """Name the dataset, with the bits that there are, and parts without a box."""
     whole = number(like[WHOLE.entropy])
     axes.set_title(f"{dataset}: {whole} bits of entropy per scene", pad=29)
@@ -210,7 +210,7 @@ def _title(axes: Axes, dataset: str, like: TableRow, boxes: Sequence[_Box]) -> N
     )
 
 
-def _head(axes: Axes, boxes: Sequence[_Box]) -> None:
+def name_boxes(axes: Axes, boxes: Sequence[Box]) -> None:
     """Name the parts above their boxes, with the bits that there are."""
     above = partial(axes.annotate, textcoords="offset points")
     for part, start, bits in boxes:
@@ -225,10 +225,10 @@ def _head(axes: Axes, boxes: Sequence[_Box]) -> None:
         above(words, **place, fontsize=7.5, color="#444444")
 
 
-def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[_Box]) -> None:
+def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[Box]) -> None:
     for part, start, bits in boxes:
         estimate = here.best(part)
-        axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
+        axes.barh(y, bits, _BAR, left=start, **OUTLINE)
         look = hatched(has_assumed_prior(here.rows))
         axes.barh(y, estimate.value, _BAR, left=start, color=COLORS[part], linewidth=0, **look)
         inside = estimate.value > _WIDE * bits
@@ -244,7 +244,7 @@ def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[_Box]) -> None:
         )
 
 
-def _seeds(axes: Axes, y: float, here: Quoted, box: _Box) -> None:
+def _seeds(axes: Axes, y: float, here: Quoted, box: Box) -> None:
     """Draw the training seeds of the last part, and the interval over them."""
     if len(here.single) < 2:
         return
@@ -254,9 +254,9 @@ def _seeds(axes: Axes, y: float, here: Quoted, box: _Box) -> None:
     axes.plot(box.start + values, [y] * len(values), **_SEED)
 
 
-def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[_Box]) -> None:
+def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[Box]) -> None:
     for _, start, bits in boxes:
-        axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
+        axes.barh(y, bits, _BAR, left=start, **OUTLINE)
     axes.annotate(
         f"not quoted: {flags}",
         (boxes[0].start, y),
