@@ -43,6 +43,7 @@ TABLE = ROOT / "resources/reference/rehearsals.csv"
 # Those without a small twin of their name.
 FURTHER = (
     "binding_id",
+    "binding_id_published",
     "calibration",
     "clevr",
     "clevr_rendered",

@@ -38,7 +38,12 @@ FIGURES = (
     "binding_id_subspaces",
     "binding_id_mixture",
 )
-RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
+RATES = Inputs(
+    resources={
+        "claims": "resources/reference/claims.csv",
+        "binding_id": "resources/published/binding_id.csv",
+    }
+)
 NAMES = {"suite": "s", "origin": "oracle", "spec_key": "0" * 8, "code_key": "0" * 8}
 
 

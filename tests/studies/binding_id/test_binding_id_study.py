@@ -40,7 +40,12 @@ from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.build import build
 
-RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
+RATES = Inputs(
+    resources={
+        "claims": "resources/reference/claims.csv",
+        "binding_id": "resources/published/binding_id.csv",
+    }
+)
 
 MECHANISMS = ("slot", "color", "gather", "order", "none")
 

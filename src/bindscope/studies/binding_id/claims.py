@@ -35,6 +35,8 @@ from bindscope.tables.rows import rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
 CARRIES = 0.05
+EXCHANGED_KEYS = {"variant": "", "dose": 1.0}
+"""What is done to keys that swap positions, by columns of the table."""
 TIES = {
     "slot": "by the slot of the object, which its item points to",
     "color": "by color: between image and text by the color of the object",
@@ -188,7 +190,7 @@ def _of_place(where: str, seeds: Sequence[Sequence[TableRow]]) -> Iterator[Effec
         yield from _of_account(claim, name, where, seeds)
     yield from _of_subspaces(where, seeds)
     for group, claim in _KEYS.items():
-        rows = _find(seeds, {"experiment": "positions", "groups": group, "dose": 1.0})
+        rows = _find(seeds, {"experiment": "positions", "groups": group, **EXCHANGED_KEYS})
         if rows:
             yield _effect(claim, where, rows, "share")
     for name, claim in _MIXTURES.items():

@@ -121,6 +121,12 @@ class ShapesTask(ConfigModel):
     things: int = Field(
         2, ge=2, le=4, description="Objects of a scene; all of them differ in shape and color."
     )
+    alike: bool = Field(
+        False,
+        description="Two objects of one shape and color, one of rubber and one of metal: the text "
+        'mentions them by their place ("left red object"), questions by their material ("metal '
+        'cube").',
+    )
     order: Literal["left_first", "independent"] = Field(
         "left_first",
         description="Which object the text mentions first: that of the first slot, as published, "
@@ -191,6 +197,12 @@ class Suite(ConfigModel):
         description="Which interventions; docs/studies/binding_id.md describes them.",
     )
     window: PositiveInt = Field(1, description="Layers that `layers` and `pairing` edit together.")
+    shifts: Literal["fractions", "released"] = Field(
+        "fractions",
+        description="How far `positions` moves keys: by fractions of the distance of two objects; "
+        "`released`: also by the numbers of tokens of the released code of arXiv 2505.22200, for "
+        "models with `compat: paper`.",
+    )
     head_layers: tuple[NonNegativeInt, ...] = Field(
         (),
         description="Layers whose heads are blinded one by one in `heads` (three conditions each); "
@@ -242,6 +254,7 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
         checks = (
             _unanswerable(suite, models),
             _unreleased(suite, tasks, models),
+            _without_tokens(suite, models),
             (each for name in suite.tasks for each in _unfit(suite, tasks[name])),
         )
         for problem in chain(*checks):
@@ -267,11 +280,22 @@ def _unreleased(
     """Yield what the released code, which a model is to be read as, does not have."""
     paper = [name for name in suite.models if models[name].compat == "paper"]
     for name in suite.tasks if paper else ():
-        if (tasks[name].layout, tasks[name].order, tasks[name].things) != ("pair", "left_first", 2):
+        task = tasks[name]
+        if task.alike or (task.layout, task.order, task.things) != ("pair", "left_first", 2):
             yield (
                 f".tasks: {paper[0]!r} has `compat: paper`, whose images are of `layout: "
                 f"pair` and `order: left_first`, unlike {name!r}; give it a suite of its own"
             )
+
+
+def _without_tokens(suite: Suite, models: dict[str, VisionLanguageModel]) -> Iterator[str]:
+    """Yield models to whose prompt the released numbers of tokens do not belong."""
+    unlike = [name for name in suite.models if models[name].compat != "paper"]
+    if suite.shifts == "released" and unlike:
+        yield (
+            f".shifts: the released numbers of tokens are of the released prompt, and "
+            f"{unlike[0]!r} has another; give it `compat: paper`, or a suite of its own"
+        )
 
 
 def _unfit(suite: Suite, task: ShapesTask) -> Iterator[str]:
@@ -284,7 +308,12 @@ def _unfit(suite: Suite, task: ShapesTask) -> Iterator[str]:
 
 
 def _task_problems(task: ShapesTask) -> Iterator[str]:
-    """Yield more objects than slots."""
+    """Yield more objects than slots, or than materials."""
+    if task.alike and (task.things > 2 or task.layout == "sprites"):
+        yield (
+            "alike: two materials distinguish two objects, in images of 384 px; set `things: 2` "
+            "and a `layout` other than `sprites`"
+        )
     if task.layout in ("pair", "level") and task.things > 2:
         yield (
             f"things: {task.things} do not fit into the 2 slots of {task.layout!r}; give at most "

@@ -65,6 +65,16 @@ class ConditionClaim:
     threshold: float = 0.0
 
 
+def refuse_alike(task: Any) -> str:
+    """Say that a task has objects of one color, where mechanisms are told apart by colors."""
+    if not task.alike:
+        return ""
+    return (
+        f"objects of {task.name!r} have one color, and `pairing` and `signatures` need two; give a "
+        "task without `alike`"
+    )
+
+
 @dataclass(frozen=True)
 class Notes:
     """What planning and claims need of an experiment.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bindscope.figures.colors import AMBER, BLUE, GREEN, INK
-from bindscope.figures.facets import Look, crossed, facets, handles, heat_map, lines, wrapped
+from bindscope.figures.facets import crossed, facets, handles, heat_map, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import (
-    handle,
     legend_below,
     looks,
     new_figure,
@@ -39,13 +38,13 @@ from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 MOST_MODELS = 12
-# Groups and roles that have a map, with a title.
-_MAPS = {
+# Groups and roles that have a map, with a title: the ten conditions of the paper's Fig. 3.
+MAPS = {
     ("", ""): "nothing\nreplaced",
     **{
-        (group, role): f"{words} of\n{'all roles' if role == 'all' else 'role 0'}"
+        (group, role): f"{words} of\n{'all roles' if role == 'all' else f'role {role}'}"
         for group, words in GROUPS.items()
-        for role in ("0", "all")
+        for role in ("0", "1", "all")
     },
 }
 _ROLES = 4  # of a scene, at most
@@ -55,8 +54,8 @@ _ROLES = 4  # of a scene, at most
 def binding_id(table: pd.DataFrame) -> Figure:
     """Who answers with which item after activations were replaced (paper, Fig. 3).
 
-    A row per model and a map per condition: none, and of each group the first role and all. Rows of
-    a map are questions, columns answers; expected cells are framed.
+    A row per model and a map per condition: none, and of each group single roles and all. Rows of a
+    map are questions, columns answers; expected cells are framed.
     """
     replaced = some(cells(table, "factorizability"), "No activations were replaced.")
     rows, note = most_measured(replaced, MOST_MODELS)
@@ -66,11 +65,11 @@ def binding_id(table: pd.DataFrame) -> Figure:
         note = f"The first {MOST_MODELS} of {len(names)} models; see the table. {note}".strip()
         names = names[:MOST_MODELS]
     present = {*zip(replaced["groups"], replaced["roles"], strict=True)}
-    conditions = [condition for condition in _MAPS if condition in present]
+    conditions = [condition for condition in MAPS if condition in present]
     grid = crossed(names, conditions, (0.75, 1.05))
     for (name, condition), axes in grid.panels.items():
         if name == names[0]:
-            axes.set_title(_MAPS[condition], fontsize=7.5, fontweight="normal")
+            axes.set_title(MAPS[condition], fontsize=6.5, fontweight="normal")
         groups, roles = condition
         condition_rows = rows_with(rows, name=name, groups=groups, roles=roles)
         if condition_rows.empty:
@@ -85,20 +84,27 @@ def binding_id(table: pd.DataFrame) -> Figure:
 
 
 def _answers(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:
+    values, framed = answer_map(rows, "share")
+    return heat_map(
+        axes,
+        values,
+        rows=list(values.index) if first else [""] * len(values),
+        columns=list(values.columns) if last else [""] * values.shape[1],
+        size=5.5,
+        framed=framed,
+    )
+
+
+def answer_map(rows: pd.DataFrame, value: str) -> tuple[pd.DataFrame, list[tuple[int, int]]]:
+    """Return a condition's column as questions by answers, and the places of expected answers."""
     queries = [name for name in _roles_of("O") if name in set(rows["query"])]
     items = [name for name in _roles_of("I") if name in set(rows["candidate"])]
     expected = rows[rows["expected"] == 1]
-    return heat_map(
-        axes,
-        rows.pivot(index="query", columns="candidate", values="share").loc[queries, items],
-        rows=queries if first else [""] * len(queries),
-        columns=items if last else [""] * len(items),
-        framed=zip(
-            expected["query"].map(queries.index),
-            expected["candidate"].map(items.index),
-            strict=True,
-        ),
+    wide = rows.pivot(index="query", columns="candidate", values=value).loc[queries, items]
+    places = zip(
+        expected["query"].map(queries.index), expected["candidate"].map(items.index), strict=True
     )
+    return wide, list(places)
 
 
 def _roles_of(letter: str) -> list[str]:
@@ -110,6 +116,7 @@ def share_bar(canvas: Any, image: Any, panels: list[Axes]) -> None:
     """Put the scale of maps of shares beside them."""
     bar = canvas.colorbar(image, ax=panels, fraction=0.02, aspect=30, pad=0.01)
     bar.set_label("fraction of rows", fontsize=7.5)
+    bar.ax.tick_params(labelsize=7)
     bar.outline.set_visible(False)
 
 
@@ -231,102 +238,89 @@ def _number(value: float) -> tuple[str, str]:
     return number(value).replace("0.", "."), "white" if value > 0.6 else "#333333"
 
 
-_SHARES = (-0.04, 1.04)
-_HOLLOW: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "markerfacecolor": "none"}
+MOST_COLUMNS = 14  # of a map whose cells have room for numbers
 
 
-def _columns(entries: Sequence[Any]) -> tuple[int, float]:
-    """Return the columns of a legend, and the inches that it takes."""
-    longest = max((len(str(entry.get_label())) for entry in entries), default=0)
-    columns = max(1, min(4, 135 // (longest + 8)))  # a line below a figure has 135 letters
-    return columns, 0.17 * -(-len(entries) // columns)
+def _by_model(axes: Axes, rows: pd.DataFrame, columns: pd.Series, first: bool) -> Any:
+    """Draw a map of shares: a row per model, and a column per value of `columns`, in order."""
+    rows = rows.assign(column=columns)
+    wide = rows.pivot(index="model_name", columns="column", values="share")
+    wide = wide.loc[in_order(rows["model_name"])]
+    step = -(-wide.shape[1] // MOST_COLUMNS)
+    return heat_map(
+        axes,
+        wide,
+        rows=list(wide.index) if first else [""] * len(wide),
+        columns=[f"{name:g}" if not i % step else "" for i, name in enumerate(wide.columns)],
+        size=6.5,
+        numbers=_number if wide.shape[1] <= MOST_COLUMNS else None,
+        number_size=5.5,
+    )
+
+
+def _title(axes: Axes, place: str, words: str) -> None:
+    """Name a map, and where its row of maps was measured."""
+    where = place.replace("\n", ", ")
+    axes.set_title(f"{where}: {words}" if where else words, fontsize=7, fontweight="normal")
+
+
+def _rows_of_maps(rows: pd.DataFrame, by: Sequence[str]) -> tuple[list[Any], list[float], float]:
+    """Return the keys of rows of maps, their heights by models, and the height of all in inches."""
+    models = rows.groupby(list(by), sort=False)["model_name"].nunique()
+    heights = [0.35 + 0.13 * n for n in models]
+    return list(models.index), heights, 0.75 + sum(heights)
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
 def binding_id_positions(table: pd.DataFrame) -> Figure:
     """Whether answers follow the positions of keys that are moved (paper, Fig. 5).
 
-    A row of panels per task and suite, a panel per group, a line per model with Wilson's intervals;
-    lines are moved beside each other, since models often agree.
+    A row of maps per task and suite, a map per group, a row of it per model.
     """
     rows = some(summaries(table, "positions"), "No keys were moved.")
-    rows = named(rows.dropna(subset=["dose"]))
-    look = looks(in_order(rows["model_name"]))
-    columns, inches = _columns(handles(look))
-    places = in_order(rows["place"])
-    grid = crossed(places, GROUPS, (inches + 0.7, 1.8), sharex=True, sharey=True)
-    facets(
-        rows,
-        look,
-        grid,
-        ("place", "groups"),
-        x="dose",
-        y="share",
-        by="model_name",
-        ylim=_SHARES,
-        apart=min(0.02, 0.12 / max(len(look), 1)),
-        band=0.12,
-        title=lambda key: f"keys of {GROUPS[key[1]]} moved",
-    )
-    for axes in grid.panels.values():
-        axes.axvline(1.0, color="#666666", linewidth=0.7)
-    words = [f"{place}\nunchanged answers".lstrip() for place in places]
-    grid.label("fraction of the distance (1: exchanged)", words, fontsize=7.5)
-    return grid.legend(look, per_row=columns)
+    rows = named(rows_with(rows, variant="").dropna(subset=["dose"]))
+    places, heights, inches = _rows_of_maps(rows, ["place"])
+    grid = crossed(places, GROUPS, (inches, 0), height_ratios=heights)
+    for (place, group), axes in grid.panels.items():
+        group_rows = rows_with(rows, place=place, groups=group)
+        image = _by_model(axes, group_rows, group_rows["dose"], axes in grid.left)
+        _title(axes, place if axes in grid.left else "", f"keys of {GROUPS[group]}")
+    grid.label("fraction of the distance", fontsize=7.5)
+    share_bar(grid.figure, image, list(grid.panels.values()))
+    return grid.figure
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
 def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     """At which layers replaced activations matter, and how much of a mean difference is needed.
 
-    A row of panels by layer and one by dose per task and suite, a panel per group and a line per
-    model.
+    Maps with a row per model: above by window of layers, a map per group; below by dose.
     """
-    added = summaries(table, "mean").dropna(subset=["dose"])
-    replaced = summaries(table, "layers")
+    added = rows_with(summaries(table, "mean"), how="scaled")
+    replaced = rows_with(summaries(table, "layers"), variant="window")
     rows = named(some(pd.concat([replaced, added]), "Nothing was swept."))
-    look = looks(in_order(rows["model_name"]))
-    anew = handle("context computed again", color="#444444", marker="o", **_HOLLOW)
-    entries = [*handles(look), *([anew] if len(replaced) else [])]
-    columns, inches = _columns(entries)
-    both = rows.drop_duplicates(["experiment", "place"])[["experiment", "place"]]
-    swept = list(both.itertuples(index=False, name=None))
-    grid = crossed(swept, GROUPS, (0.3 + inches, 1.7), sharey=True)
-    for ((sweep, place), group), axes in grid.panels.items():
-        group_rows = rows_with(rows, experiment=sweep, place=place, groups=group)
-        if group_rows.empty:
-            axes.set_axis_off()
-            continue
-        (_by_layer if sweep == "layers" else _by_dose)(axes, group_rows, look)
-        what = "replaced" if sweep == "layers" else "moved by mean differences"
-        axes.set_title(f"{GROUPS[group]} {what}", fontsize=7.5)
-        axes.set_ylim(_SHARES)
-    words = [f"{place}\nanswers predicted\nby slot".lstrip() for _, place in swept]
-    grid.label(y=words, fontsize=7.5)
-    legend_below(grid.figure, entries, columns)
-    return grid.figure
+    rows = rows.assign(x=rows["dose"].fillna(rows["first_layer"].astype(float)))
+    parts = [part for _, part in rows.groupby("experiment", sort=False)]
+    sizes = [_rows_of_maps(part, ["place", "frozen"]) for part in parts]
+    canvas = new_figure(sum(inches for *_, inches in sizes))
+    halves = canvas.subfigures(len(parts), 1, squeeze=False, height_ratios=[s[2] for s in sizes])
+    for half, part, (keys, heights, _) in zip(halves[:, 0], parts, sizes, strict=True):
+        groups = [group for group in GROUPS if group in set(part["groups"])]
+        by_layer = part["first_layer"].notna().any()
+        grid = crossed(keys, groups, (0, 0), on=half, height_ratios=heights)
+        for ((place, frozen), group), axes in grid.panels.items():
+            group_rows = rows_with(part, place=place, frozen=frozen, groups=group)
+            image = _by_model(axes, group_rows, group_rows["x"], axes in grid.left)
+            words = f"{GROUPS[group]}{'' if frozen else ', anew'}"
+            _title(axes, place if axes in grid.left else "", words)
+        words = "first replaced layer" if by_layer else "multiple of the mean difference"
+        grid.label(words, fontsize=7.5)
+        share_bar(half, image, list(grid.panels.values()))
+    return canvas
 
 
-def _by_layer(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
-    """Draw windows of layers, with a frozen context and with one that is computed anew."""
-    rows = rows_with(rows, variant="window")
-    windows = sorted({*zip(rows["first_layer"], rows["last_layer"], strict=True)})
-    x = {first: place for place, (first, _) in enumerate(windows)}
-    rows = rows.assign(x=rows["first_layer"].map(x))
-    how: dict[str, Any] = {"y": "share", "by": "model_name", "apart": 0.5 / max(len(look), 2)}
-    lines(axes, rows_with(rows, frozen=1), look, **how)
-    lines(axes, rows_with(rows, frozen=0), look, **how, **_HOLLOW)
-    places = [str(first) if first == last else f"{first} to {last}" for first, last in windows]
-    axes.set_xticks(range(len(places)), places)
-    axes.set_xlabel("layer", fontsize=7.5)
-
-
-def _by_dose(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
-    apart = min(0.05, 0.25 / len(look))  # all of them stay near their dose
-    lines(axes, rows, look, x="dose", y="share", by="model_name", apart=apart)
-    axes.set_xlabel("multiple of the mean difference", fontsize=7.5)
-
-
+_SHARES = (-0.04, 1.04)
+_HOLLOW: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "markerfacecolor": "none"}
 MOST_LINES = 8  # models that have lines
 _SPACES = {"object": "objects", "item": "items", "object+item": "objects and items"}
 _WAYS: dict[str, dict[str, Any]] = {

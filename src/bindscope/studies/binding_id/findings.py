@@ -35,8 +35,24 @@ from bindscope.studies.binding_id.views import (
     summaries,
 )
 from bindscope.tables.numbers import number, p_value
+from bindscope.tables.published import read_published
 from bindscope.tables.rows import rows_with
 
+PAPER = "arXiv 2505.22200"
+PUBLISHED = (
+    "paper",
+    "source",
+    "dataset",
+    "model",
+    "how",
+    "groups",
+    "condition",
+    "quantity",
+    "value",
+    "unit",
+    "note",
+)
+"""Columns of resources/published/binding_id.csv."""
 _LISTED = 8  # heads that are named
 _OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")
 _OPENED = 3  # models that the opening names
@@ -59,10 +75,10 @@ _REAL = {
     "local": "of a local folder, whose training is not known",
 }
 _NO_PAPER = (
-    "Table 1 of the binding ID paper could not be obtained, so no published value is shown. For "
-    "text alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers unchanged without "
-    "intervention, 0.00 to 0.03 with the mean difference on entities or attributes, and 0.97 and "
-    "0.99 with both: another model and task."
+    "No number of the binding ID paper could be obtained; the column `published` has the outcomes "
+    "that its released code and a digest name. For text alone, arXiv 2310.17191 reports for "
+    "LLaMA-30B 0.99 and 1.00 of answers unchanged without intervention, 0.00 to 0.03 with the mean "
+    "difference on entities or attributes, and 0.97 and 0.99 with both: another model and task."
 )
 
 _HEADS = (
@@ -91,6 +107,13 @@ _COLUMNS = {
         ),
         Column("mechanism", "candidate", "label"),
         Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
+        Column(
+            "published",
+            "published",
+            "label",
+            "outcome that the binding ID paper has for LLaVA-OneVision 7B: answers as before, or "
+            "swapped; its numbers are not known",
+        ),
         Column(
             "as expected",
             "share",
@@ -138,6 +161,7 @@ MEAN_TABLE = (
     "task",
     "condition",
     "own",
+    "published",
     "share",
     "effect",
     "length",
@@ -191,7 +215,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             *_findings(controls, "Controls (oracles with a known mechanism). "),
             *_head_findings(blinded(table)),
         ),
-        sections=(*_sections(table), *_claims(models, controls, inputs)),
+        sections=(*_sections(table, inputs), *_claims(models, controls, inputs)),
     )
 
 
@@ -309,10 +333,10 @@ def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...
     return tuple(points)
 
 
-def _sections(table: pd.DataFrame) -> Iterator[Section]:
+def _sections(table: pd.DataFrame, inputs: Inputs) -> Iterator[Section]:
     kinds = set(table["experiment"])
     if kinds - {"records", "positions", "heads", "mixture"}:
-        paragraphs, tables = (_ABOUT, _NO_PAPER), tuple(_tables(table))
+        paragraphs, tables = (_ABOUT, _NO_PAPER), tuple(_tables(table, inputs))
         title = "Replaced and added activations"
         yield Section("interventions", title, paragraphs, tables=tables)
     if kinds & {"layers", "mean"}:
@@ -337,9 +361,18 @@ def _sections(table: pd.DataFrame) -> Iterator[Section]:
         yield Section("mixture", title, (_MIXTURE,), figures=figures, tables=(rows,))
 
 
-def _tables(table: pd.DataFrame) -> Iterator[PageTable]:
+def _tables(table: pd.DataFrame, inputs: Inputs) -> Iterator[PageTable]:
     if "mean" in set(table["experiment"]):
-        yield _table("Mean interventions", MEAN_TABLE, named(combined(summaries(table, "mean"))))
+        rows = with_outcomes(named(combined(summaries(table, "mean"))), inputs, "Table 1")
+        yield _table("Mean interventions", MEAN_TABLE, rows)
+
+
+def with_outcomes(rows: pd.DataFrame, inputs: Inputs, source: str) -> pd.DataFrame:
+    """Return rows with the paper's outcome of what was done, `published`; empty where none is."""
+    published = read_published(inputs.resources["binding_id"], PUBLISHED, ())
+    known = rows_with(published, paper=PAPER, source=source)[["how", "groups", "value"]]
+    both = rows.merge(known.rename(columns={"value": "published"}), "left", ["how", "groups"])
+    return both.assign(published=both["published"].fillna(""))
 
 
 def _table(

@@ -87,7 +87,7 @@ def label(row: Mapping[str, Any]) -> str:
         variant=_LETTERS.get(row["variant"], row["variant"]),
     )
     if row["dose"] is not None:
-        words += f" {row['dose']:g}"
+        words += f" {row['dose']:g}{' tokens' * (row['variant'] == 'tokens')}"
     first, last = row["first_layer"], row["last_layer"]
     if first is not None:
         words += f", layer {first}" if first == last else f", layers {first} to {last}"

@@ -14,7 +14,7 @@ from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect, judge
-from bindscope.studies.binding_id.claims import CLAIMS, claim_effects, too_few_rows
+from bindscope.studies.binding_id.claims import CLAIMS, EXCHANGED_KEYS, claim_effects, too_few_rows
 from bindscope.studies.binding_id.names import AGAINST, HIDDEN
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.views import in_order, summaries
@@ -47,8 +47,8 @@ _EDITS: Final = (
         "mean difference added to items",
         [_edit("mean", "added", "item", variant=level) for level in _BY_LEVEL],
     ),
-    ("keys of objects swap positions", [_edit("positions", "moved", "object", dose=1.0)]),
-    ("keys of items swap positions", [_edit("positions", "moved", "item", dose=1.0)]),
+    ("keys of objects swap positions", [_edit("positions", "moved", "object", **EXCHANGED_KEYS)]),
+    ("keys of items swap positions", [_edit("positions", "moved", "item", **EXCHANGED_KEYS)]),
     ("the object hidden from the question", [_edit("records", HIDDEN[1], "object")]),
     ("as large a box elsewhere hidden", [_edit("records", HIDDEN[2], "object")]),
     ("the object against elsewhere", [_edit("records", AGAINST, "object")]),

@@ -188,7 +188,8 @@ _DONE: tuple[Column, ...] = (
         "variant",
         "Of mean differences the kind of levels (`role`, `slot`), or the group that a "
         "transferred one is of; of layers whether they are a `window`, all `up to` the last or "
-        "all `from` the first; of what is hidden from whom.",
+        "all `from` the first; of what is hidden from whom; of `positions` `tokens` where the dose "
+        "is a number of tokens.",
         _TRIALS,
     ),
     Column(
@@ -197,8 +198,8 @@ _DONE: tuple[Column, ...] = (
         "1",
         "Multiple of the mean difference, or the "
         "dimension of a subspace; of `positions` how far keys are moved, as a share of the "
-        "distance of two objects (1: exchanged); of `tokens` the number of the view or cell, or "
-        "cells of padding.",
+        "distance of two objects (1: exchanged) or in `tokens`; of `tokens` the number of the view "
+        "or cell, or cells of padding.",
         _TRIALS,
         "allowed",
     ),

@@ -71,6 +71,25 @@ STUDY = Study(
             _table_of("factorizability"),
         ),
         _figure(
+            "published_figures:binding_id_log_probabilities",
+            "Log-probabilities after replacing activations",
+            "Mean log-probability (nats) of answers after activations of one context replace those "
+            "of another: Fig. 3 of the binding ID paper. Rows of a map: questions; columns: "
+            "answers; frames: answers that binding by slot predicts, which the released notebook "
+            "highlights, too. Of the paper's values only these outcomes are known. No intervals "
+            "are drawn.",
+            _table_of("factorizability"),
+        ),
+        _figure(
+            "published_figures:binding_id_position_log_probabilities",
+            "Log-probabilities by shift of key positions",
+            "Mean log-probability (nats) of the two answers to each question by how far the keys "
+            "of two objects are rotated: Fig. 5 of the binding ID paper. Solid: the object's own "
+            "item. Bands: 95 % bootstrap intervals over rows. The paper's outcome is that solid "
+            "lines stay above dashed ones at every shift.",
+            _table_of("positions"),
+        ),
+        _figure(
             "figures:binding_id_mean",
             "Answers after adding mean differences",
             "Left: fraction of unchanged answers after mean differences between roles or slots are "
@@ -83,10 +102,11 @@ STUDY = Study(
         _figure(
             "figures:binding_id_sweeps",
             "Answers by layer and by dose",
-            "Fraction of answers that binding by slot predicts. Above: activations replaced at "
-            "some layers only; solid, with the context frozen (where binding is used); dashed, "
-            "with later layers computed again (where it is written). Below: multiples of the mean "
-            "difference added to objects or items. No intervals are drawn.",
+            "Fraction of answers that binding by slot predicts, a row per model. Above: "
+            "activations replaced at some layers only, with the context frozen (where binding is "
+            "used) or, `anew`, with later layers computed again (where it is written). Below: "
+            "multiples of the mean difference added to objects or items. No intervals are drawn; "
+            "the table has them.",
             _table_of("layers", "mean"),
         ),
         _figure(
@@ -100,10 +120,10 @@ STUDY = Study(
         _figure(
             "figures:binding_id_positions",
             "Answers by shift of key positions",
-            "Fraction of unchanged answers when the keys of two objects are rotated to other "
-            "positions: toward each other (below 1), exchanged (1) or beyond. Bands: 95 % Wilson "
-            "intervals over rows. If prompt positions carried the binding, answers would change at "
-            "1, and the line would fall to 0.",
+            "Fraction of unchanged answers, a row per model, when the keys of two objects are "
+            "rotated to other positions: toward each other (below 1), exchanged (1) or beyond. If "
+            "prompt positions carried the binding, answers would change, and the fraction at 1 "
+            "would be 0. No intervals are drawn; the table has them.",
             _table_of("positions"),
         ),
         _figure(
@@ -128,6 +148,7 @@ STUDY = Study(
     trains={"toy": add_named_toy},
     findings=f"{_HERE}.findings:chapter",
     findings_code=tuple(f"{_HERE}.experiments.{name}:NOTES" for name in EXPERIMENTS),
+    resources=("resources/published/binding_id.csv",),
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
     examples={"two-things": f"{_HERE}.measure:two_things"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bindscope.studies.binding_id.experiment import Experiment, Notes
+from bindscope.studies.binding_id.experiment import Experiment, Notes, refuse_alike
 from bindscope.studies.binding_id.plans import Batch, Plan
 
 
@@ -22,4 +22,4 @@ def plan(batch: Batch, window: int = 1) -> Plan:
 
 
 EXPERIMENT = Experiment(plan, options=("window",))
-NOTES = Notes(trials=lambda model, _: 5 * model.layers)
+NOTES = Notes(trials=lambda model, _: 5 * model.layers, refuse=refuse_alike)

@@ -13,15 +13,26 @@ from bindscope.studies.binding_id.plans import Batch, Plan, trial
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
 
 SHARES = (-0.3, 0.0, 0.3, 0.6, 0.9, 1.0, 1.2)  # of the distance of two things, that keys are moved
+_WORD_SHIFTS = (-3, 0, 3, 6, 7, 9)
+RELEASED: dict[Group, tuple[int, ...]] = {
+    "object": (-30, 0, 30, 60, 90, 95, 98, 100, 120),
+    "item": _WORD_SHIFTS,
+    "color": _WORD_SHIFTS,
+}
+"""Tokens by which the released code moves keys, in both views alike."""
 
 
-def plan(batch: Batch) -> Plan:
+def plan(batch: Batch, shifts: str = "fractions") -> Plan:
     """Move keys by shares of the distance between two things: 1 exchanges their positions.
 
     Where an image has two views, each moves by its own distance (rows of the views differ in
-    length).
+    length). With `shifts` of the released code also by its numbers of tokens, which exchange
+    objects in one view or the other.
     """
     trials = []
+    for group, shift in ((g, n) for g in GROUPS for n in RELEASED[g] if shifts == "released"):
+        edits = [Rotate(group, 0, shift), Rotate(group, 1, -shift)]
+        trials.append(trial("moved", edits, batch.shifted(0), variant="tokens", dose=shift))
     views = [Tokens(views=(0,)), Tokens(views=(1,))]
     for group, share in product(GROUPS, SHARES):
         edits = []
@@ -42,5 +53,5 @@ def distance(batch: Batch, group: Group, tokens: Tokens | None = None) -> Intege
     return second - first
 
 
-EXPERIMENT = Experiment(plan, cells=True)
+EXPERIMENT = Experiment(plan, options=("shifts",), cells=True)
 NOTES = Notes(contexts=1)

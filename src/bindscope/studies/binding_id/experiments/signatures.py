@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from bindscope.studies.binding_id.engine import Replace
-from bindscope.studies.binding_id.experiment import Experiment, Notes
+from bindscope.studies.binding_id.experiment import Experiment, Notes, refuse_alike
 from bindscope.studies.binding_id.plans import Batch, Plan, replaced, trial
 from bindscope.studies.binding_id.tasks.scenes import EXCHANGED, exchanged_contents
 
@@ -45,4 +45,4 @@ def plan(batch: Batch) -> Plan:
 
 
 EXPERIMENT = Experiment(plan, judged=plan)
-NOTES = Notes(foreign=True)
+NOTES = Notes(foreign=True, refuse=refuse_alike)

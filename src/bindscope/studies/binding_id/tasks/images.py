@@ -13,16 +13,31 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.config.solids import Material
 from bindscope.scenes.solids.painting import Drawn, in_middle, paint
 from bindscope.scenes.solids.portraits import Portrait, portrait
 from bindscope.scenes.solids.world import from_srgb
-from bindscope.scenes.sprite_palette import BODIES, RGB
+from bindscope.scenes.sprite_palette import BODIES, RGB, SHAPES
 from bindscope.scenes.sprites import SHIFT, sprite, tinted
-from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Layout, LayoutName, Scenes
+from bindscope.studies.binding_id.tasks.scenes import (
+    COLOR_AT,
+    LAYOUTS,
+    SHAPE_IN,
+    Layout,
+    LayoutName,
+    Scenes,
+)
 
 GREY = ((0, 49), (20, 83), (50, 137), (100, 187), (200, 212))  # of 384 rows: row, sRGB
 SAMPLES = 3  # rays along a side of a pixel
 SHADOW_PX = 30  # around a region; regions of a layout are further apart
+_LOOKS: dict[str, tuple[str, Material]] = {
+    **{shape: (shape, "rubber") for shapes in SHAPES.values() for shape in shapes},
+    **{word: look for look, word in SHAPE_IN.items()},
+}
+"""Shape and material of every word that questions name a thing by."""
+_RGB = {**RGB, **{word: RGB[color] for (color, _), word in COLOR_AT.items()}}
+"""sRGB of every word that texts mention a thing by."""
 
 
 def draw(
@@ -59,7 +74,7 @@ def _looks(
     scenes: Scenes, jitter: np.random.Generator | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the linear color (n, k, 3) and the shift in pixels (n, k, 2) of every thing."""
-    colors = np.array([RGB[word] for word in scenes.words.colors], np.float64)[scenes.color]
+    colors = np.array([_RGB[word] for word in scenes.words.colors], np.float64)[scenes.color]
     if jitter is None:
         return from_srgb(colors), np.zeros((*scenes.color.shape, 2), np.int64)
     jittered = jitter.uniform(-1, 1, colors.shape)
@@ -70,10 +85,10 @@ def _looks(
 
 def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrait:
     """Return the portrait of a thing."""
-    shape = scenes.words.shapes[scenes.shape[row, role]]
+    shape, material = _LOOKS[scenes.words.shapes[scenes.shape[row, role]]]
     if layout.sprites:
-        return sprite(shape)
-    return portrait(BODIES.get(shape, shape), "rubber", *layout.room, 1.0, SHADOW_PX, SAMPLES)
+        return sprite(shape, material)
+    return portrait(BODIES.get(shape, shape), material, *layout.room, 1.0, SHADOW_PX, SAMPLES)
 
 
 @cache

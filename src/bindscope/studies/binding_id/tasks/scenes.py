@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.config.solids import Material
 from bindscope.core.array_types import Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
@@ -32,13 +34,15 @@ class Words:
     """The words of one split; a number in `Scenes` is a place in one of these.
 
     Splits share no word, so that what is estimated on one is tested on things never seen. `places`
-    are those of the image's slots, in their order.
+    are those of the image's slots, in their order. `alike`: of things that have one shape and color
+    `shapes` name the material, too ("metal cube"), and `colors` the place ("left red").
     """
 
     shapes: tuple[str, ...]
     colors: tuple[str, ...]
     items: tuple[str, ...]
     places: tuple[str, ...] = ()
+    alike: bool = False
 
     def get(self, attribute: Attribute) -> tuple[str, ...]:
         """Return the words of an attribute."""
@@ -220,6 +224,21 @@ pixels included); in `level` both things stand equally high; `grid` is for more 
 `sprites` are the images of the toys."""
 
 
+MATERIALS: tuple[Material, ...] = ("rubber", "metal")
+SHAPE_IN: dict[tuple[str, Material], str] = {
+    (shape, material): f"{material} {shape}"
+    for shapes in SHAPES.values()
+    for shape, material in product(shapes, MATERIALS)
+}
+"""Words for a shape in a material, of things that are alike."""
+COLOR_AT: dict[tuple[str, str], str] = {
+    (color, place): f"{place} {color}"
+    for colors in COLORS.values()
+    for color, layout in product(colors, LAYOUTS.values())
+    for place in layout.places
+}
+"""Words for a color at a place, of things that are alike."""
+
 Order = Literal["left_first", "independent"]
 Withheld = Literal["none", "training", "held_out"]
 TaskSplit = Literal["test", "estimation"]
@@ -231,24 +250,30 @@ PERIOD = 5  # a pair of color and shape is withheld in one slot of this many
 PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
 
 
-def words_of(split: TaskSplit, layout: LayoutName) -> Words:
+def words_of(split: TaskSplit, layout: LayoutName, *, alike: bool = False) -> Words:
     """Return the words of a split; shapes, colors and items differ between splits."""
-    return Words(SHAPES[split], COLORS[split], ITEMS[split], LAYOUTS[layout].places)
+    shapes, colors, places = SHAPES[split], COLORS[split], LAYOUTS[layout].places
+    if alike:
+        shapes = tuple(SHAPE_IN[pair] for pair in product(shapes, MATERIALS))
+        colors = tuple(COLOR_AT[pair] for pair in product(colors, places))
+    return Words(shapes, colors, ITEMS[split], places, alike)
 
 
 @dataclass(frozen=True)
 class Rule:
     """How scenes of k things are drawn: in different slots of a layout, by chance.
 
-    All things of a scene differ in shape and color. `left_first`: the lowest slot is mentioned
-    first (in the released images the left one always is). `withheld`: `training`: no thing is one
-    that `withheld` marks; `held_out`: every scene has one.
+    All things of a scene differ in shape and color; with `alike` two of them have the same, and
+    differ in material. `left_first`: the lowest slot is mentioned first (in the released images the
+    left one always is). `withheld`: `training`: no thing is one that `withheld` marks; `held_out`:
+    every scene has one.
     """
 
     layout: LayoutName = "pair"
     things: int = 2
     order: Order = "left_first"
     withheld: Withheld = "none"
+    alike: bool = False
 
     @classmethod
     def from_task(cls, task: Mapping[str, Any]) -> Rule:
@@ -257,7 +282,7 @@ class Rule:
 
     def words(self, split: TaskSplit) -> Words:
         """Return the words of a split."""
-        return words_of(split, self.layout)
+        return words_of(split, self.layout, alike=self.alike)
 
     @property
     def slot_of_role(self) -> bool:
@@ -293,10 +318,11 @@ def withheld(scenes: Scenes) -> NDArray[np.bool_]:
 def exchanged_contents(scenes: Scenes) -> Scenes:
     """Put the thing of role r + 1 where that of role r stood: the second run of Delta_O.
 
-    Slots, mention order and items stay; the first thing comes last.
+    Slots, mention order and items stay; the first thing comes last. Colors of things that are alike
+    name places, and stay.
     """
-    shape, color = (np.roll(values, 1, axis=1) for values in (scenes.shape, scenes.color))
-    return scenes.with_(shape=shape, color=color)
+    moved = ("shape",) if scenes.words.alike else ("shape", "color")
+    return scenes.with_(**{name: np.roll(getattr(scenes, name), 1, axis=1) for name in moved})
 
 
 def exchanged_items(scenes: Scenes) -> Scenes:
@@ -345,14 +371,22 @@ def _drawn(
         slot = np.sort(slot, axis=1)
     shuffle = _orders(draw, n, k)  # where words repeat, any two roles may have the same
     shape, color, item = (
-        _columns(draw, len(of_kind), shuffle)
-        for of_kind in (words.shapes, words.colors, words.items)
+        _columns(draw, size, shuffle)
+        for size in (
+            len(words.shapes) // (len(MATERIALS) if rule.alike else 1),
+            len(words.colors) // (len(words.places) if rule.alike else 1),
+            len(words.items),
+        )
     )
+    if rule.alike:  # the first role's shape and color are those of both
+        shape, color = (tuple(each[:, :1] for each in sides) for sides in (shape, color))
+        shape = tuple(each * len(MATERIALS) + _orders(draw, n, k) for each in shape)
+        color = tuple(each * len(words.places) + slot for each in color)
     for side in range(2 if paired else 1):
         yield Scenes(words, shape[side], color[side], item[side], slot, layout.boxes(slot))
 
 
-def _columns(draw: np.random.Generator, size: int, shuffle: Integers) -> tuple[Integers, Integers]:
+def _columns(draw: np.random.Generator, size: int, shuffle: Integers) -> tuple[Integers, ...]:
     """Draw the words of k roles for a base and a source, int64 (n, k) each.
 
     They are two stretches of one random order of all words, as far apart as it allows.
@@ -360,8 +394,7 @@ def _columns(draw: np.random.Generator, size: int, shuffle: Integers) -> tuple[I
     n, k = shuffle.shape
     order = _orders(draw, n, size)
     shift = min(k, max(size - k, 1))
-    first, second = (order[np.arange(n)[:, None], (shuffle + s) % size] for s in (0, shift))
-    return first, second
+    return tuple(order[np.arange(n)[:, None], (shuffle + s) % size] for s in (0, shift))
 
 
 def _orders(draw: np.random.Generator, n: int, size: int) -> Integers:
