@@ -20,11 +20,15 @@ from sample_tables import KEYS, pairing_row, write_rows
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
+from bindscope.statistics.claims import judge
+from bindscope.studies.binding_id import names
 from bindscope.studies.binding_id.oracle import PART, OracleEngine, word_vector
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.together import tables
+from bindscope.studies.together.claims import CLAIMS, use_effects
 from bindscope.studies.together.figures import pairing_use as figure
 from bindscope.studies.together.findings import chapter
 from bindscope.studies.together.names import BINDING_ID, BITS
@@ -158,6 +162,37 @@ def test_few_bits_are_not_shown_to_be_read(
         "neither shown",
     ]
     assert list(table["read"]) == ["not shown", "yes", "not shown"]
+
+
+def test_other_words_leave_every_number_and_claim(
+    tmp_path: Path, oracle_rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Conditions, layers and verdicts in random words: numbers, claims and figure stay."""
+
+    def measure(folder: Path) -> tuple[pd.DataFrame, list[Any], list[Any], list[str]]:
+        folder.mkdir()
+        table = joined(folder, oracle_rows, dict.fromkeys(range(1, 7), 0.95), *MECHANISMS)
+        judgments = judge(CLAIMS, use_effects(table))
+        drawn = figure.draw(table)
+        curves = [line.get_xydata().tolist() for axes in drawn.axes for line in axes.lines]
+        ticks = [text.get_text() for axes in drawn.axes for text in axes.get_xticklabels()]
+        judged = [(j.claim.name, j.effect.value, j.verdict, j.p_value) for j in judgments]
+        return table, judged, curves, ticks
+
+    table, judged, curves, ticks = measure(tmp_path / "before")
+    assert ticks[:6] == ["tower", "0", "1", "2", "3", "end"]
+    drawn = np.random.default_rng(0).permutation(10**5).tolist()
+    monkeypatch.setattr(names, "label", lambda row: f"word {drawn.pop()}")
+    monkeypatch.setattr(tables, "place_of", lambda layer, depth: f"word {drawn.pop()}")
+    verdicts = {key: f"word {drawn.pop()}" for key in tables.VERDICTS}
+    monkeypatch.setattr(tables, "VERDICTS", verdicts)
+    other_table, *others = measure(tmp_path / "after")
+    words = ["place", "verdict"]
+    assert (table[words] != other_table[words]).all(axis=None)
+    pd.testing.assert_frame_equal(
+        table.drop(columns=[*words, *KEYS]), other_table.drop(columns=[*words, *KEYS])
+    )
+    np.testing.assert_equal(others, [judged, curves, ticks])
 
 
 def test_who_cannot_answer_shows_nothing_unused(

@@ -100,7 +100,7 @@ def _read(row: Mapping[Any, Any]) -> Effect:
 def _used(row: Mapping[Any, Any]) -> Effect:
     name = next((column for column in ("anew_from", "frozen_from") if pd.notna(row[column])), None)
     reason = "" if name else NOT_REPLACED
-    reason = AFTER_ALL if row["place"] == "after the last decoder layer" else reason
+    reason = AFTER_ALL if row["layer"] == row["depth"] else reason
     reason = reason if row["answered"] > ANSWERS else NO_ANSWERS  # also where it is not known
     ends = [row[f"{name}{end}"] if name else np.nan for end in ENDS]
     return _effect(USED, row, ends, row["n_rows"], "pairs of contexts", reason)

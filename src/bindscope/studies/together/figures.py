@@ -15,7 +15,7 @@ from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import handle, looks, reference_line, zero_line
 from bindscope.studies.together.claims import CHANGED, READABLE, correlation, groups_of, judged
 from bindscope.studies.together.names import ENDS
-from bindscope.studies.together.tables import PAIRING_USE_SCHEMA, SCHEMA
+from bindscope.studies.together.tables import CONNECTED, IMAGES, PAIRING_USE_SCHEMA, SCHEMA
 from bindscope.studies.together.views import BITS, LEAD, over_groups, points
 
 
@@ -78,7 +78,11 @@ _LINES: Final[dict[str, tuple[str, Look]]] = {
         {"color": PALETTE[2], "marker": "^", "linestyle": "none", "markerfacecolor": "none"},
     ),
 }
-_SHORT = {"tower": "tower", "after the last decoder layer": "end"}
+
+
+def _mark(layer: int, depth: int) -> str:
+    """Name a layer in few letters; `tables.place_of` does it in full."""
+    return {IMAGES: "tower", depth: "end"}.get(layer, str(layer - CONNECTED))
 
 
 @figure(table_of(PAIRING_USE_SCHEMA))
@@ -108,9 +112,8 @@ def pairing_use(table: pd.DataFrame) -> Figure:
         tidy["x"] += 0.08 * i
         facets(tidy, {words: style}, grid, "panel", bars=0.9, linewidth=1, markersize=4)
     for panel, axes in grid.panels.items():
-        places = rows.loc[rows["panel"] == panel, "place"]
-        marks = [_SHORT.get(place, place.rpartition(" ")[2]) for place in places]
-        axes.set_xticks(range(len(places)), marks)
+        layers = rows.loc[rows["panel"] == panel, ["layer", "depth"]].astype(int)
+        axes.set_xticks(range(len(layers)), [_mark(*pair) for pair in layers.to_numpy().tolist()])
         axes.set_xlabel("tower; input of decoder layer; output of the last (end)", fontsize=7.5)
         axes.set_ylim(-0.08, 1.08)
         axes.set_title(panel)

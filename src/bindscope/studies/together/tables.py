@@ -296,7 +296,7 @@ VERDICTS: Final = {
 
 PAIRING_USE_SCHEMA = TableSchema(
     name="pairing_use",
-    version=2,
+    version=3,
     description="What goes with what in the image tokens of toy vision-language models, a row per "
     "layer: the bits that study one reads, and what answers change when nothing but the pairs is "
     "replaced. Of toys; no row says what a real model does.",
@@ -306,6 +306,9 @@ PAIRING_USE_SCHEMA = TableSchema(
         label("suite", "Suite of the interventions.", f"`{BINDING_ID}`", pattern=SLUG),
         label("task", "Their task.", f"`{BINDING_ID}`", pattern=SLUG),
         count("layer", "", "Layer that study one read.", "config `models[].n_layers`"),
+        count(
+            "depth", "", "The toy's last layer, which nothing reads.", "config `models[].source`"
+        ),
         label("toy", "The toy whose images these are.", "config `models[].source`", pattern=SLUG),
         label(
             "place",
@@ -388,6 +391,7 @@ def _joined(
             **{name: join[name] for name in ("dataset", "model", "task", "toy")},
             "suite": suite,
             "layer": layer,
+            "depth": join["depth"],
             "place": place_of(layer, join["depth"]),
             "pairing_entropy_bits": here["h_object_given_counts_bits"].mean(),
             **_pairing(here, "patches"),
