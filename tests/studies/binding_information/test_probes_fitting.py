@@ -77,8 +77,10 @@ def test_a_result_holds_what_the_contract_says(name):
     assert result.val_loss_bits["chained"] == pytest.approx(
         result.val_loss_bits["chained_feature"] + result.val_loss_bits["chained_object"]
     )
-    for share in (result.accuracy_object, result.exact_match_object, result.accuracy_feature):
-        assert 0 <= share <= 1
+    assert {f"{m}_{t}" for m in ("accuracy", "exact_match") for t in ("object", "feature")} == set(
+        result.shares
+    )
+    assert all(0 <= share <= 1 for share in result.shares.values())
     assert result.feature_probe == ("quadratic" if name.endswith("_reuse") else name)
     assert set(TARGETS) <= set(result.target_flags)
     assert result.flags == tuple(sorted(set().union(*result.target_flags.values())))
@@ -137,10 +139,11 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
             np.testing.assert_allclose(reported, losses.sum(1), rtol=1e-4, atol=1e-5)
             reported = result.head_losses[target.name]
             np.testing.assert_allclose(reported, losses.mean(0), rtol=1e-4, atol=1e-5)
-            if target.name == "object":
+            if target.name in ("object", "feature"):
                 right = (logits > 0) == bits
-                assert result.accuracy_object == pytest.approx(right.mean())
-                assert result.exact_match_object == pytest.approx(right.all(1).mean())
+                shares = result.shares
+                assert shares[f"accuracy_{target.name}"] == pytest.approx(right.mean())
+                assert shares[f"exact_match_{target.name}"] == pytest.approx(right.all(1).mean())
     assert load_probe(path).config == probe(name, **FAST)
     with pytest.raises(StoreError, match="no probe of seed 9"):
         load_probe(path, 9)
@@ -337,7 +340,7 @@ def test_only_the_targets_that_are_asked_for_are_fitted(targets, names, tmp_path
     assert result.feature_probe == "quadratic"  # whatever is fitted
     assert set(result.head_losses) == names <= set(result.target_flags)
     assert set(result.losses) == {part.name for name in names for part in target_of(name).parts}
-    assert np.isnan(result.accuracy_object) == ("plain" not in targets)
+    assert np.isnan(result.shares["accuracy_object"]) == ("plain" not in targets)
     path = tmp_path / "weights.safetensors"
     path.write_bytes(to_safetensors([result]))
     assert set(load_probe(path).families) == set(result.losses)

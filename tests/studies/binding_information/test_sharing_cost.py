@@ -13,6 +13,7 @@ from bindscope.studies.binding_information.families import QuadraticProbe
 from bindscope.studies.binding_information.fit import write_fit
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
+from bindscope.studies.binding_information.quantities import SHARES
 from bindscope.studies.binding_information.sharing_cost import (
     SceneLosses,
     from_arrays,
@@ -108,9 +109,7 @@ def forty_scenes():
                 "chained": np.ones(11),
             },
             dict.fromkeys(("object", "feature", "object_anchored", "chained"), 1.0),
-            0.9,
-            0.5,
-            0.9,
+            {share.name: 0.9 for share in SHARES},
             [],
             {},
             {},

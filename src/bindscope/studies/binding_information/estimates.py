@@ -140,7 +140,7 @@ def _outcome(
     """Return accuracies, steps and flags, and `parts`; see `estimate`."""
     flags = without_collapsed(result.target_flags) if nothing_to_learn else result.target_flags
     return {
-        **{share.value: _finite(getattr(result, share.name)) for share in SHARES},
+        **{share.value: _finite(result.shares[share.name]) for share in SHARES},
         "feature_probe": result.feature_probe,
         "steps": result.steps,
         "flags": flag_text([*chain(*flags.values()), *above_prior(row)]),

@@ -143,7 +143,7 @@ EVIDENCE: Final = "pairing_evidence"
 # Families with heads apart, and with weights that objects share: `sharing_cost` compares them.
 PLAIN, SHARED = "quadratic", "quadratic_reuse"
 
-# Of the plain probe of a target; a fit (`probes.base.FitResult`) has an attribute of each name.
+# Of the plain probe of a target, by their names in `probes.base.FitResult.shares`.
 SHARES: Final = (
     Quantity(
         name="accuracy_object",

@@ -152,9 +152,10 @@ class FitResult:
     prior_weights, control_coefficients
         Part with anchors -> weight of the exact prior in the mixture, and coefficient of the
         prior's loss as a control variate (`statistics.control_variates`), both from validation.
-    accuracy_object, exact_match_object, accuracy_feature
-        Test accuracy per bit of O, share of scenes whose K bits are all right, and accuracy per
-        bit of F; at threshold 0 of the teacher-forced logits of the plain probes.
+    shares
+        `accuracy_<target>` and `exact_match_<target>` of the targets `object` and `feature`: test
+        accuracy per bit, and share of scenes whose bits are all right; at threshold 0 of the
+        teacher-forced logits of the plain probes. NaN where not fitted.
     history
         Rows {seed, target, step, split, loss_bits}, split `train` or `val`; `chained` is the sum of
         its parts, which have rows too. Steps of successive ridges of `linear` follow each other.
@@ -173,9 +174,7 @@ class FitResult:
     losses: dict[str, npt.NDArray[np.float64]]
     head_losses: dict[str, npt.NDArray[np.float64]]
     val_loss_bits: dict[str, float]
-    accuracy_object: float
-    exact_match_object: float
-    accuracy_feature: float
+    shares: dict[str, float]
     history: list[dict[str, Any]]
     weights: dict[str, Singles]
     metadata: dict[str, Any]

@@ -188,9 +188,11 @@ def _result(probe: AnyProbe, source: ProbeSource, runs: list[ProbeRun]) -> FitRe
         },
         anchor_losses={n: part.anchors for n, part in parts.items() if len(part.anchors)},
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},
-        accuracy_object=plain["object"].accuracy,
-        exact_match_object=plain["object"].exact_match,
-        accuracy_feature=plain["feature"].accuracy,
+        shares={
+            f"{measure}_{name}": getattr(part, measure)
+            for name, part in plain.items()
+            for measure in ("accuracy", "exact_match")
+        },
         history=_history(runs),
         weights=_weights(runs, source),
         metadata=_metadata(probe, source, runs) | {"prior_weights": weights},
