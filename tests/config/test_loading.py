@@ -60,6 +60,7 @@ CASES = [
         "~probes.0.protocol: must be converged or paper, not 'papr'; did you mean 'paper'?",
     ),
     ("datasets.0.space.min_objects", 5, "datasets.0.space: min_objects (5) is above max_objects"),
+    ("datasets.0.space.max_objects", 7, "datasets.0: space.max_objects is 7, and the groups make "),
     ("datasets.0.n_scenes.train", 100, "datasets.0: n_scenes.train is 100, which is not a multi"),
     ("~fits.0.layers.0", "finel", "~fits.0.layers.0: must be a whole number or final, not 'finel'"),
     ("~fits.0.models", [], "~fits.0.models: needs at least 1 entry, has 0"),

@@ -31,7 +31,7 @@ def spaces(draw):
         extra = {
             "kind": "uniform",
             "min_objects": low,
-            "max_objects": draw(st.integers(low, prod(sizes) + 2)),
+            "max_objects": draw(st.integers(low, prod(sizes))),
         }
     groups = [{"name": f"group{i}", "size": size} for i, size in enumerate(sizes)]
     return {"groups": groups, **extra}

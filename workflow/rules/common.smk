@@ -11,6 +11,7 @@ sys.path.insert(0, SOURCE)
 from bindscope.commands.cost import refuse_too_large
 from bindscope.commands.lock import claim, release
 from bindscope.commands.phases import show_run
+from bindscope.commands.sources import refuse_missing_sources
 from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher, warm_executable
@@ -33,6 +34,7 @@ def checked_graph():
     try:
         found = read_graph(add_included(config, workflow.configfiles), source)
         if workflow.is_main_process:
+            refuse_missing_sources(add_included(config, workflow.configfiles), source)
             memory, gpu = map(workflow.global_resources.get, ("mem_mb", "gpu_mb"))
             refuse_too_large(found, memory and memory.value, source, gpu and gpu.value)
             print(*found.notes, sep="\n", end="\n" * bool(found.notes), file=sys.stderr)

@@ -41,7 +41,8 @@ _HEAD = """\
 _DATASETS = {
     "matching": """\
 datasets:
-  # Colored shapes, 6 of 8 colors with 6 of 8 shapes, each once. Only the pairing is left open.
+  # Colored shapes, 6 of 8 colors with 6 of 8 shapes, each once. The features determine
+  # the counts, so binding information is pairing alone.
   - name: matching
     space: {kind: balanced, chosen: [6, 6], n_objects: 6,
             groups: [{name: color, size: 8}, {name: shape, size: 8}]}

@@ -373,4 +373,10 @@ def _drawn_problem(dataset: Dataset) -> str | None:
         return f"split rule {dataset.split.rule!r} is for scenes that are read: give a source"
     if isinstance(dataset.render, PhotosRenderer):
         return "the photos renderer shows images that are read: give a source"
+    cells = prod(group.size for group in dataset.space.groups)
+    if isinstance(dataset.space, UniformSpace) and dataset.space.max_objects > cells:
+        return (
+            f"space.max_objects is {dataset.space.max_objects}, and the groups make only {cells} "
+            f"different objects, each at most once in a scene: give at most {cells}"
+        )
     return None
