@@ -20,6 +20,8 @@ from towers import HF, NARROW
 from bindscope.config.models import Pretrained
 from bindscope.models.loading import load_model
 from bindscope.studies.binding_id.config import VisionLanguageModel
+from bindscope.studies.binding_id.tasks.images import LayoutImages
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.vlm.loading import load_engine
 
 # Of a repository: blocks, tokens before the patches, rows of patches at its own input.
@@ -63,6 +65,19 @@ def test_words_of_a_language_model_split_unequally(repo: str, tmp_path: Path) ->
     read = engine.adapter.read([text], image)
     # 27 x 27 of the whole image, and of its crop with an end of each row; or 28 x 28 by fours.
     assert read.image.length == (27 * 27 + 27 * 28 if "llava" in repo else 14 * 14)
+
+
+@pytest.mark.parametrize("repo", LANGUAGES)
+def test_words_of_alike_objects_get_equally_many_tokens(repo: str, tmp_path: Path) -> None:
+    folder = Hub(tmp_path).snapshot(repo, None)
+    LANGUAGES[repo](folder)
+    config = VisionLanguageModel(name="model", source=f"hf:path:{folder}")
+    rule = Rule(alike=True)
+    engine = load_engine(config, rule=rule)
+    scenes = draw_pairs(rule, "estimation", 4, 0).base
+    state = engine.contexts(scenes, LayoutImages(rule.layout)(scenes))
+    n_tokens = {engine.positions(state, "color", role).shape[1] for role in (0, 1)}
+    assert len(n_tokens) == 1
 
 
 def test_every_large_preset_is_rehearsed() -> None:
