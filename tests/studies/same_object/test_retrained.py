@@ -198,3 +198,12 @@ def test_table_2_has_five_columns_of_both_heads_and_the_losses(table: pd.DataFra
     assert any("44.14, 41.03, 39.2, 44.91, 43.59" in text.replace("\n", " ") for text in words)
     names = [label.get_text() for label in canvas.axes[-1].get_xticklabels()]
     assert names[:3] == ["original", "shuffle 50%", "shuffle 100%"]
+
+
+def test_a_distillation_loss_may_fall_by_more_than_a_bit() -> None:
+    about = dict.fromkeys(("dataset", "model", "probe"), "toy")
+    about |= {"layer": "1", "spec_key": "0" * 8, "code_key": "0" * 8}
+    what = {"edit": "inject", "strength": 1.0, "subspace": "probe"}
+    for name in ("dino_proxy_loss_change", "dino_proxy_loss_beyond_controls"):
+        line = estimates.row(name, -3.0, -4.0, -2.0)
+        assert len(table_of([about | what | line], EDITS_SCHEMA)) == 1

@@ -246,6 +246,7 @@ PRETRAINING_LOSS: Final = RowQuantity(
 PROXY_LOSS: Final = RowQuantity(
     name="dino_proxy_loss",
     unit=_LOSS,
+    least=None,
     most=None,
     change="dino_proxy_loss_change",
     beyond_controls="dino_proxy_loss_beyond_controls",
