@@ -59,6 +59,7 @@ def test_numbers_are_drawn_for_the_released_protocol_alone() -> None:
     assert set(marks["dataset"]) == {"ade20k-518"}
     assert "MAE" in note(rows)  # whose labels are of other patches in the released code
     assert "CLIP" in note(rows)  # whose pixels are normalized as for DINOv2
+    assert "dinov2" not in note(rows)  # which are drawn for another dataset
     whole = rows[(rows["dataset"] == "ade20k-whole") & (rows["model"] == "dinov2-large")]
     assert "whole images, not crops" in whole["differs"].iloc[0]
     ours = compared(preset("same_object"))

@@ -91,8 +91,8 @@ def drawn(compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def note(compared: pd.DataFrame) -> str:
-    """Say which published numbers are not drawn, and why; empty where all are."""
-    undrawn = compared[compared["differs"].map(len) > 0]
+    """Say which models' published numbers are drawn nowhere, and why; empty where all are."""
+    undrawn = compared[~compared["model"].isin(drawn(compared)["model"])]
     if not len(undrawn):
         return ""
     values = (
