@@ -14,26 +14,14 @@ from bindscope.core.errors import ConfigError, StoreError
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.attention_maps import attention_maps
 from bindscope.studies.binding_information.probes import convex, protocols
-from bindscope.studies.binding_information.probes.base import (
-    TARGETS,
-    Target,
-    all_parts,
-)
+from bindscope.studies.binding_information.probes.base import TARGETS, Target, all_parts
 from bindscope.studies.binding_information.probes.batches import make_source
-from bindscope.studies.binding_information.probes.data import (
-    ArrayPatches,
-    ProbeData,
-    SplitData,
-)
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import _flags, fit
 from bindscope.studies.binding_information.probes.module import InputShape, build
 from bindscope.studies.binding_information.probes.protocols import one_cycle, paper
 from bindscope.studies.binding_information.probes.runs import start, unfitted_bits
-from bindscope.studies.binding_information.probes.weights import (
-    load_probe,
-    rebuild,
-    to_safetensors,
-)
+from bindscope.studies.binding_information.probes.weights import load_probe, rebuild, to_safetensors
 from bindscope.studies.binding_information.registry import options_of
 
 FAST = {"steps": 5, "batch_size": 64}  # of a cycle; a fit takes 40 at most

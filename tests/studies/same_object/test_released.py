@@ -28,8 +28,8 @@ from bindscope.studies.same_object.scorers.convex import fit_form, fit_similarit
 from bindscope.studies.same_object.scorers.released import (
     DRAWN,
     EPOCHS,
-    Drawn,
-    Form,
+    DrawnPatches,
+    ReleasedForm,
     _Epochs,
     pair_losses,
     train_form,
@@ -66,7 +66,7 @@ def test_a_form_of_raw_tokens_is_the_same_form_of_standardized_ones(
     assert not fitted.calibrate
     assert fitted.columns["steps"] == EPOCHS  # one step an epoch: fewer images than a step takes
     trained, [raw] = train_form(family, task), list(PatchPairs(splits[2]).blocks())
-    module = Form(family, 24, torch.Generator())
+    module = ReleasedForm(family, 24, torch.Generator())
     if family == "quadratic":  # the matrix of a symmetric weight is weight / sqrt(d)
         module.weight.data = trained.weights["matrix"].float() * 24**0.5
         module.bias.data = trained.weights["bias"].float()
@@ -80,12 +80,12 @@ def test_a_form_of_raw_tokens_is_the_same_form_of_standardized_ones(
 
 
 def test_a_step_counts_ordered_pairs_and_each_patch_with_itself() -> None:
-    form = Form("quadratic", 3, torch.Generator().manual_seed(0))
+    form = ReleasedForm("quadratic", 3, torch.Generator().manual_seed(0))
     assert float(form.weight.detach().abs().max()) <= 3**-0.5
     x = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(1))
     instances = torch.tensor([[1, 1, 2, 9]])
     valid = torch.tensor([[True, True, True, False]])
-    drawn = Drawn(x, valid, instances[:, :, None] == instances[:, None], instances)
+    drawn = DrawnPatches(x, valid, instances[:, :, None] == instances[:, None], instances)
     loss, right, upper = pair_losses(form, drawn)
     w, total = (form.weight + form.weight.t()) / (2 * 3**0.5), []
     for i in range(3):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from bindscope.core.work import Content
+
 DECIDES_NOTHING = True
 
 PROBES: Final = "resources/published/same_object.csv"
@@ -30,7 +32,6 @@ _RELEASED: Final = (
     ("CLIP", _PIXELS),
     ("MAE", "the released code gives tokens of MAE the labels of other patches"),
 )
-Content = Mapping[str, Any]
 
 
 def paper_name(source: str) -> str:

@@ -31,7 +31,7 @@ IMAGES, DRAWN, TOGETHER = 256, 64, 8  # of a step; patches of an image; images o
 ORDER, PATCHES = 31, 32  # what generators are for
 
 
-class Drawn(NamedTuple):
+class DrawnPatches(NamedTuple):
     """Drawn patches of the images of a step."""
 
     x: Tensor  # raw tokens (B, m, d)
@@ -40,14 +40,14 @@ class Drawn(NamedTuple):
     classes: Tensor  # int64 (B, m)
 
 
-class Trained(NamedTuple):
+class TrainedWeights(NamedTuple):
     """Weights of raw tokens by name, and how many steps were taken."""
 
     weights: dict[str, Tensor]
     steps: int
 
 
-class Form(nn.Module):
+class ReleasedForm(nn.Module):
     """A linear, diagonal or quadratic form of two raw tokens, with the start of `nn.Linear`.
 
     Of the family `bilinear` tokens hold two vectors, one after the other: the form compares the
@@ -90,7 +90,7 @@ class Form(nn.Module):
         return {name: value, "bias": self.bias}
 
 
-def pair_losses(module: nn.Module, drawn: Drawn) -> tuple[Tensor, Tensor, Tensor]:
+def pair_losses(module: nn.Module, drawn: DrawnPatches) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss of a step's pairs in nats, and which pairs i < j are right, of which."""
     both = drawn.valid[:, :, None] & drawn.valid[:, None, :]
     logits = module(drawn.x)
@@ -99,14 +99,14 @@ def pair_losses(module: nn.Module, drawn: Drawn) -> tuple[Tensor, Tensor, Tensor
     return loss, ((logits > 0) == drawn.same)[upper], upper
 
 
-def class_losses(module: nn.Module, drawn: Drawn) -> tuple[Tensor, Tensor, Tensor]:
+def class_losses(module: nn.Module, drawn: DrawnPatches) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss of a step's patches in nats, and which are named right, of which."""
     known = drawn.valid & (drawn.classes >= 0)
     values, names = module(drawn.x)[known], drawn.classes[known]
     return cross_entropy(values, names), values.argmax(-1) == names, known
 
 
-Losses = Callable[[nn.Module, Drawn], tuple[Tensor, Tensor, Tensor]]
+LossFunction = Callable[[nn.Module, DrawnPatches], tuple[Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Epochs:
     """A `fitting.descent.Task`: steps of drawn images and patches, epoch after epoch."""
 
     pairs: tuple[PatchPairs, PatchPairs]
-    losses: Losses
+    losses: LossFunction
     classes: Tensor  # classes of train, ascending
 
     @property
@@ -122,14 +122,14 @@ class _Epochs:
         """Steps of an epoch."""
         return -(-self.pairs[0].data.n_images // IMAGES)
 
-    def batches(self, first: int) -> Iterator[Drawn]:
+    def batches(self, first: int) -> Iterator[DrawnPatches]:
         number = first
         while True:
             epoch, place = divmod(number, self.steps)
             yield self._step(epoch, place)
             number += 1
 
-    def _step(self, epoch: int, place: int) -> Drawn:
+    def _step(self, epoch: int, place: int) -> DrawnPatches:
         n = self.pairs[0].data.n_images
         order = rng(ORDER, epoch).permutation(-(-n // TOGETHER))
         each = IMAGES // TOGETHER
@@ -139,24 +139,24 @@ class _Epochs:
             )
             for start in TOGETHER * order[place * each : (place + 1) * each]
         ]
-        return Drawn(*(torch.cat(values) for values in zip(*parts, strict=True)))
+        return DrawnPatches(*(torch.cat(values) for values in zip(*parts, strict=True)))
 
-    def _draw(self, block: PairBlock, generator: np.random.Generator) -> Drawn:
+    def _draw(self, block: PairBlock, generator: np.random.Generator) -> DrawnPatches:
         """Draw patches of each image of a block, valid ones first."""
         keys = torch.from_numpy(generator.random(block.valid.shape)).to(block.x.device)
         chosen = keys.masked_fill(~block.valid, 2.0).argsort(1)[:, :DRAWN]
         return self._gathered(block, chosen)
 
-    def _gathered(self, block: PairBlock, chosen: Tensor) -> Drawn:
+    def _gathered(self, block: PairBlock, chosen: Tensor) -> DrawnPatches:
         valid, instances, named = (
             values.gather(1, chosen) for values in (block.valid, block.instances, block.classes)
         )
         place = torch.searchsorted(self.classes, named).clamp_max(len(self.classes) - 1)
         place = torch.where(self.classes[place] == named, place, -1)
         x = torch.take_along_dim(block.x, chosen[..., None], 1)
-        return Drawn(x, valid, instances[:, :, None] == instances[:, None, :], place)
+        return DrawnPatches(x, valid, instances[:, :, None] == instances[:, None, :], place)
 
-    def backward(self, run: Run, batch: Drawn, share: float) -> Tensor:
+    def backward(self, run: Run, batch: DrawnPatches, share: float) -> Tensor:
         with torch.enable_grad():
             loss, _, _ = self.losses(run.module, batch)
             torch.autograd.backward(loss * share)
@@ -176,7 +176,7 @@ class _Epochs:
         return 1 - right / max(count, 1)
 
 
-def _train(module: nn.Module, losses: Losses, task: FitTask, classes: Tensor) -> int:
+def _train(module: nn.Module, losses: LossFunction, task: FitTask, classes: Tensor) -> int:
     """Fit a module; return the steps that were taken."""
     epochs = _Epochs(task.pairs(None), losses, classes)
     plan = DescentPlan(
@@ -191,16 +191,16 @@ def _train(module: nn.Module, losses: Losses, task: FitTask, classes: Tensor) ->
     return run.steps
 
 
-def train_form(family: str, task: FitTask) -> Trained:
+def train_form(family: str, task: FitTask) -> TrainedWeights:
     """Fit a form; its weights are of raw tokens."""
-    module = Form(family, task.train.dim, torch.Generator().manual_seed(task.seeds[0]))
+    module = ReleasedForm(family, task.train.dim, torch.Generator().manual_seed(task.seeds[0]))
     none = torch.zeros(1, dtype=torch.int64, device=task.device)
     steps = _train(module, pair_losses, task, none)
     weights = {name: value.detach().double().cpu() for name, value in module.weights().items()}
-    return Trained(weights, steps)
+    return TrainedWeights(weights, steps)
 
 
-def train_classes(task: FitTask, classes: Tensor) -> Trained:
+def train_classes(task: FitTask, classes: Tensor) -> TrainedWeights:
     """Fit a softmax regression of classes; `weights` (d, C) and `bias` (C,) are of raw tokens."""
     module, generator = nn.Linear(task.train.dim, len(classes)), torch.Generator()
     generator.manual_seed(task.seeds[0])
@@ -209,7 +209,7 @@ def train_classes(task: FitTask, classes: Tensor) -> Trained:
         parameter.data.uniform_(-bound, bound, generator=generator)
     steps = _train(module, class_losses, task, classes)
     weights: dict[str, Any] = {"weights": module.weight.t(), "bias": module.bias}
-    return Trained({name: w.detach().double().cpu() for name, w in weights.items()}, steps)
+    return TrainedWeights({name: w.detach().double().cpu() for name, w in weights.items()}, steps)
 
 
 def standardised(weights: dict[str, Tensor], scaling: Standardiser) -> dict[str, Tensor]:
