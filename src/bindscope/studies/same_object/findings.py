@@ -248,7 +248,7 @@ _ABOUT_PUBLISHED = (
 
 def _published(table: pd.DataFrame, inputs: Inputs, section: Mapping[str, Any]) -> list[Section]:
     """Return the section that puts Table 1 of the paper next to this run's numbers."""
-    if not section:
+    if not section.get("fits"):
         return []
     datasets, models = (inputs.content.get(name) or () for name in ("datasets", "models"))
     content = {"comparable": comparable(datasets, models, section)}

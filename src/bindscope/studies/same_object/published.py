@@ -60,7 +60,9 @@ def read_ablation(path: str) -> pd.DataFrame:
 
 def read_comparison(inputs: Inputs) -> pd.DataFrame:
     """Return Table 1 where this run has the model: its columns, `dataset`, `model`, `differs`."""
-    rows = pd.DataFrame(inputs.content.get("comparable") or [], columns=_COMPARED[:4])
+    if not inputs.content.get("comparable"):
+        return NOT_COMPARED
+    rows = pd.DataFrame(inputs.content["comparable"], columns=_COMPARED[:4])
     return rows.merge(read_table_1(inputs.resources["same_object"]), on="name")
 
 
