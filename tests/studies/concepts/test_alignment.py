@@ -40,6 +40,16 @@ def test_a_rotated_copy_is_found_and_controls_find_nothing():
     assert aligned(first, first)["identity", "retrieval_held_out"]["value"] == 1
 
 
+def test_held_out_vectors_decide_neither_the_map_nor_its_origin():
+    """One of them lies far away: it is lost itself, and the 19 others are where they were."""
+    first = DRAW.standard_normal((60, 8))
+    second = first @ np.linalg.qr(DRAW.standard_normal((8, 8)))[0]
+    second[HELD[0]] += 1000
+    assert aligned(first, second)["orthogonal", "cosine"]["value"] >= (19 - 1) / 20
+    others = aligned(first, second, held_out=HELD[1:])
+    assert others["orthogonal", "retrieval_held_out"]["value"] == 1
+
+
 def test_unrelated_vectors_align_as_badly_as_exchanged_ones():
     first, second = DRAW.standard_normal((60, 8)), DRAW.standard_normal((60, 12))
     rows = aligned(first, second)
