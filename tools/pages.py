@@ -41,10 +41,10 @@ def error_page() -> str:
             calls[kind].setdefault(problem, (where, remedy))
     count = sum(len(messages) for messages in calls.values())
     lines = [
-        "---\nhide: [toc]\n---\n# Error messages\n",
+        "---\nhide: [toc]\nsearch: {boost: 0.01}\n---\n# Error messages\n",
         "Every message says where the problem is, what it is and how to fix it. This page",
         f"lists the {count} messages with a fixed text. `<...>` stands for what a run fills in.",
-        "Search for a few words of your message.\n",
+        "Search this page for a few words of your message.\n",
     ]
     for kind, messages in calls.items():
         lines.append(f"## {_TITLES[kind]} (`{kind}`)\n" if messages else "")

@@ -9,9 +9,11 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from markdown.extensions.toc import slugify
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
@@ -19,8 +21,9 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
 import pages  # noqa: E402
 
+CONFIGURATION = "config/README.md"
 COPIES = {  # page of the site: file of the repository
-    "configuration.md": "config/README.md",
+    "configuration.md": CONFIGURATION,
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
 }
@@ -29,13 +32,21 @@ GENERATED = {  # page of the site: function that writes it
     "reference/errors.md": pages.error_page,
     "reference/gallery.md": pages.gallery_page,
 }
+# Sections of the configuration that are pages: `datasets[]`, `models[]`, `studies.same_object`, ...
+_SECTION = re.compile(
+    r"^(?:###|####) `((?:include|datasets|models|studies|report)[\w.]*)(?:\[\])?`\n", re.M
+)
+_HEADING = re.compile(r"^#+ (.+)$", re.M)
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in docs/."""
     for page, source in COPIES.items():
-        files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
+        if source != CONFIGURATION:
+            files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
+    for page, text in configuration_pages().items():
+        files.append(File.generated(config, page, content=text))
     for page, write in GENERATED.items():
         files.append(File.generated(config, page, content=write()))
     return files
@@ -47,7 +58,32 @@ def on_page_markdown(text: str, page: Any, **_: Any) -> str:
     if name in GENERATED:
         return text
     text = text.replace("<!-- published numbers -->", pages.published_tables())
-    return relink(text, COPIES.get(name, f"docs/{name}"), name)
+    is_configuration = name in configuration_pages()
+    return relink(
+        text, COPIES.get(name, CONFIGURATION if is_configuration else f"docs/{name}"), name
+    )
+
+
+@cache
+def configuration_pages() -> dict[str, str]:
+    """Return the reference of the configuration by page: an overview, and one per section."""
+    overview, *parts = _SECTION.split((ROOT / CONFIGURATION).read_text("utf-8"))
+    names, texts = parts[::2], parts[1::2]
+    by_page = {
+        f"configuration/{name.removeprefix('studies.')}.md": f"# `{name}`\n{text}"
+        for name, text in zip(names, texts, strict=True)
+    }
+    listed = [f"- [`{name}`]({page})" for name, page in zip(names, by_page, strict=True)]
+    return {"configuration.md": f"{overview}\n" + "\n".join(listed) + "\n", **by_page}
+
+
+@cache
+def configuration_page_of(anchor: str) -> str:
+    """Return the page of the configuration that has a heading, by its anchor in the file."""
+    for page, text in configuration_pages().items():
+        if anchor in {slugify(heading.replace("`", ""), "-") for heading in _HEADING.findall(text)}:
+            return page
+    return "configuration.md"
 
 
 def relink(text: str, source: str, page: str) -> str:
@@ -66,11 +102,15 @@ def relink(text: str, source: str, page: str) -> str:
     def target(match: re.Match[str]) -> str:
         words, link = match.groups()
         path, _, anchor = link.partition("#")
+        if not path and source == CONFIGURATION:
+            path = posixpath.basename(source)
         if not path or ":" in path:
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         pages = {file: name for name, file in COPIES.items()}
         name = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if name == "configuration.md" and anchor:
+            name = configuration_page_of(anchor)
         if name:
             start = posixpath.dirname(page) or "."
             return f"[{words}]({posixpath.relpath(name, start)}{'#' * bool(anchor)}{anchor})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -70,6 +71,18 @@ def test_the_reference_has_results_with_their_members(site: Path) -> None:
     page = (site / "reference" / "api.html").read_text(encoding="utf-8")
     for member in ("table", "best", "claims", "plot", "to_parquet", "notes"):
         assert f"bindscope.arrays.result.Result.{member}" in page
+
+
+@pytest.mark.slow
+def test_the_configuration_is_a_page_per_section_and_errors_are_found_last(site: Path) -> None:
+    for name in ("datasets", "models", "binding_information", "same_object"):
+        page = (site / "configuration" / f"{name}.html").read_text(encoding="utf-8")
+        assert "<table>" in page
+    text = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("var __index = ").rstrip("; \n"))
+    entries = [entry for entry in index["docs"] if entry["location"].startswith("reference/errors")]
+    assert entries
+    assert all(entry["boost"] < 0.1 for entry in entries)
 
 
 def plain(text: str) -> str:
