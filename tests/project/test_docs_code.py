@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import re
 from pathlib import Path
+from textwrap import dedent, indent
 
 import pytest
 
@@ -37,3 +38,15 @@ def test_what_a_block_imports_is_there(block: str) -> None:
         called = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if called and node.value.id == "bs":
             assert hasattr(importlib.import_module("bindscope"), node.attr), node.attr
+
+
+def test_the_code_of_the_page_about_figures_is_that_of_the_toy_study() -> None:
+    """`tests/workflow/test_toy_study.py` runs the study."""
+    page = (ROOT / "docs" / "add_figure.md").read_text("utf-8")
+    blocks = [dedent(block) for block in re.findall(r"(?ms)^    ```python\n(.*?)^    ```", page)]
+    folder = ROOT / "tests" / "toy" / "src" / "bindscope" / "studies" / "toy"
+    code = {name: (folder / f"{name}.py").read_text("utf-8") for name in ("figures", "study")}
+    assert len(blocks) == 3
+    assert blocks[0] == code["figures"]
+    assert blocks[1] in code["study"]
+    assert indent(blocks[2], " " * 8) in code["study"]
