@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from bindscope.config.loading import load_file
+from bindscope.config.pug_spare import PugSpareSource
 from bindscope.config.segmented import Ade20kSource
 from bindscope.core.graph import Graph, Product
 from bindscope.studies.build import build
@@ -40,6 +41,8 @@ FIGURE_OF = {
     "concepts": (
         "concept_coverage",
         "concept_geometry",
+        "concept_removal",
+        "concept_edits",
         "concept_editing",
         "concept_picture",
         "binding_complexity",
@@ -48,6 +51,7 @@ FIGURE_OF = {
 }
 LONGEST_PATH = 200
 LABELS = "tests/fixtures/segmented"
+TABLE = "tests/fixtures/own_images/objects.csv"
 ROWS = re.findall(
     r"^\| `(\w+)` \| ([\d,]+) \| (.*?) ?\| (.*?) ?\| (.*?) ?\|$",
     (FOLDER.parents[1] / "docs/presets.md").read_text(),
@@ -63,12 +67,18 @@ HEADERS = {
 def plan(name: str) -> Graph:
     """List a preset's products, in this process.
 
-    ADE20K needs registration: where a preset reads it, the labels are those of tests/fixtures.
+    ADE20K needs registration, PUG:SPARE a user's copy: where a preset reads one, labels are those
+    of tests/fixtures.
     """
     config = load_file(FOLDER / f"{name}.yaml")
+    paths = {Ade20kSource: LABELS, PugSpareSource: TABLE}
     datasets = [
-        dataset.model_copy(update={"source": dataset.source.model_copy(update={"path": LABELS})})
-        if isinstance(dataset.source, Ade20kSource)
+        dataset.model_copy(
+            update={
+                "source": dataset.source.model_copy(update={"path": paths[type(dataset.source)]})
+            }
+        )
+        if type(dataset.source) in paths
         else dataset
         for dataset in config.datasets
     ]

@@ -14,6 +14,7 @@ from bindscope.core.splits import SPLITS
 SCENES = {"train": 8, "val": 4, "test": 8}
 CAPS: Mapping[str, float] = {
     "steps": 10,
+    "probe_steps": 10,
     "rows": 4,
     "estimation_rows": 4,
     "resamples": 100,

@@ -48,6 +48,7 @@ FURTHER = (
     "clevr",
     "clevr_rendered",
     "concepts_nightly",
+    "concepts_published",
     "natural",
     "objectives",
     "other_sources",

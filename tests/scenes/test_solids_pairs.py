@@ -63,3 +63,53 @@ def test_what_cannot_be_hidden_is_refused() -> None:
         pairs([0.5, 0.2])
     with pytest.raises(ValidationError, match="two objects in `slots: 2`"):
         ordered(PAIRS, 3, None, render={"kind": "solids", "hidden": [0.1, 0.2]})
+
+
+PLACES = [[-1.4, -0.1], [1.5, -0.05]]
+
+
+def placed(n_objects: int, places: list[list[float]] = PLACES, **render: Any) -> Dataset:
+    space = PAIRS if n_objects == 2 else {"kind": "uniform", "max_objects": 1}
+    content = {
+        "kind": "solids",
+        "size_px": 96,
+        "backend": {"kind": "raycast", "antialias": 1},
+        "camera_jitter": 0,
+        "light_jitter": 0,
+        "fixed": {"size": "large"},
+        "places": places,
+        **render,
+    }
+    sizes = (40, 4, 4) if n_objects == 1 else (568, 4, 4)
+    return ordered(space, 2, sizes, render=content)
+
+
+def test_objects_at_fixed_places_are_all_that_scenes_differ_in() -> None:
+    arrays, slots = drawn(placed(2), 12)
+    np.testing.assert_array_equal(arrays["cells"], slots)
+    left, right = arrays["boxes"][:, 0], arrays["boxes"][:, 1]
+    assert (left[:, 2] < right[:, 0] + 20).all()  # the first one stands left of the second
+    assert (np.ptp(arrays["boxes"].astype(int).mean(axis=2), axis=0) < 5).all()
+    ground = (arrays["masks"] == 0).all(axis=0)
+    corner = arrays["images"][:, :10, :10]
+    assert ground[:10, :10].all()
+    np.testing.assert_array_equal(corner, np.broadcast_to(corner[:1], corner.shape))
+
+
+def test_an_object_alone_stands_where_its_slot_is() -> None:
+    arrays, slots = drawn(placed(1), 12)
+    rows = np.arange(len(slots))
+    np.testing.assert_array_equal(
+        arrays["cells"][:, 0], slots[rows, (slots[:, 1] >= 0).astype(int)]
+    )
+    centers = arrays["boxes"][:, 0, [0, 2]].mean(axis=1)
+    assert centers[slots[:, 0] >= 0].max() < centers[slots[:, 1] >= 0].min()
+
+
+def test_places_are_refused_that_scenes_do_not_have() -> None:
+    with pytest.raises(ValidationError, match="one of hidden and places"):
+        placed(2, hidden=[0.1, 0.2])
+    with pytest.raises(ValidationError, match="3 places, one for each slot"):
+        placed(2, [*PLACES, [0.0, 0.0]])
+    with pytest.raises(ConfigError, match="outside the image"):
+        drawn(placed(2, [[-1.4, -0.1], [40.0, 0.0]]))

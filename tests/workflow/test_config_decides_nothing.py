@@ -24,6 +24,7 @@ from test_code_keys import SOURCE, changed, codes
 from bindscope.config.base import ConfigModel, SplitCounts
 from bindscope.config.entities import dataset_of, entity, model_of
 from bindscope.config.loading import load_file
+from bindscope.config.pug_spare import PugSpareSource
 from bindscope.config.segmented import Ade20kSource
 from bindscope.config.solids import KNOWN_VALUES
 from bindscope.core import keys
@@ -78,14 +79,17 @@ HARMLESS = {
 }
 
 
+FIXTURES: dict[type, str] = {Ade20kSource: "segmented", PugSpareSource: "own_images/objects.csv"}
+
+
 @cache
 def products() -> list[Product]:
-    """All products of all presets; labels of ADE20K, which needs registration, are fixtures."""
+    """All products of all presets; labels of releases that users obtain are fixtures."""
     configs = [load_file(path) for path in PRESETS]
     for config in configs:
         for dataset in config.datasets:
-            if isinstance(dataset.source, Ade20kSource):
-                object.__setattr__(dataset.source, "path", str(ROOT / "tests/fixtures/segmented"))
+            if name := FIXTURES.get(type(dataset.source)):
+                object.__setattr__(dataset.source, "path", str(ROOT / "tests/fixtures" / name))
     return [p for config in configs for p in build(config).products.values()]
 
 

@@ -30,8 +30,9 @@ def main(job: "Job") -> None:
     analyses: list[Any] = ["recognition", {"analysis": "decomposition", **sums}, "removal"]
     texts = None
     if job.spec["strengths"]:
-        edits = {"strengths": job.spec["strengths"], **sums}
-        analyses.append({"analysis": "editing", **edits})
+        edits = {name: job.spec[name] for name in ("strengths", "max_edits")}
+        edits["types"] = job.spec["edited_types"]
+        analyses.append({"analysis": "editing", **edits, **sums})
     for path in job.input.get("captions", ()):
         texts = read_captions(path, sizes, len(z) - len(slots))
         analyses.append("alignment")
@@ -41,6 +42,7 @@ def main(job: "Job") -> None:
         texts=texts,
         analyses=analyses,
         split=job.spec["split_by"],
+        **{name: job.spec[name] for name in ("protocol", "probe_steps") if name in job.spec},
         device=job.spec["device"],
         threads=job.threads,
     )

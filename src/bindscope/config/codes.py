@@ -326,6 +326,10 @@ def _order_problem(dataset: SceneDistribution) -> str | None:
         and not fewest == most == slots == 2
     ):
         return "render.hidden is for scenes of two objects in `slots: 2`, one before the other"
+    if isinstance(dataset.render, SolidsRenderer) and dataset.render.places:
+        n_places = len(dataset.render.places)
+        if slots != n_places:
+            return f"render.places has {n_places} places, one for each slot: give slots: {n_places}"
     if dataset.captions and (problem := captions_problem(dataset.captions, space.groups, slots)):
         return problem
     if not isinstance(dataset.split, EnumeratedSplit):

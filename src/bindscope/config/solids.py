@@ -119,12 +119,22 @@ class SolidsRenderer(ConfigModel):
         "objects in `slots: 2`, in front and behind. Left out: objects stand anywhere.",
     )
 
+    places: tuple[tuple[float, float], ...] | None = Field(
+        None,
+        exclude_if=lambda places: places is None,
+        description="Place [x, y] on the ground of the object in each slot, which is not turned. "
+        "Without jitter of camera and lights, scenes differ in their objects alone. Left out: "
+        "objects stand anywhere.",
+    )
+
     @model_validator(mode="after")
     def _drawable(self) -> Self:
         if len(set(self.colors)) < len(self.colors):
             raise ValueError("colors names a color twice")
         if self.hidden and self.hidden[0] > self.hidden[1]:
             raise ValueError("hidden is [smallest, largest]: exchange the two")
+        if self.hidden and self.places:
+            raise ValueError("hidden finds the places of objects: give one of hidden and places")
         if self.camera_height <= self.camera_jitter:
             raise ValueError(
                 f"camera_jitter ({self.camera_jitter}) can put a camera at height "

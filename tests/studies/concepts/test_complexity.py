@@ -1,12 +1,15 @@
 """Splits of objects and approximators (invariants 2, 3 and 6)."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from bindscope.core.errors import InputError
+from bindscope.core.errors import ConfigError, InputError
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import approximators, recognition
@@ -278,3 +281,47 @@ def test_trees_learn_what_they_saw(kind):
     fit = approximate(Approximator(kind=kind, rounds=20, components=4), z, CLEVR, split)
     assert r_squared(z[split.train], fit.predicted[split.train]) > 0.6
     assert fit.predicted.shape == (576, 6)
+
+
+def test_xgboost_is_an_extra_of_one_version(monkeypatch):
+    project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    assert f'"xgboost-cpu=={approximators.XGBOOST}"' in project
+    split, options = split_objects(CLEVR, 0.6, 1), Approximator(kind="xgboost", rounds=20)
+    z = planted.lookup(CLEVR, planted.PlantedVectors(12, slot_effect=0.5))
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(ConfigError, match=r"XGBoost is not installed.*\n.*kind: booster"):
+        approximate(options, z, CLEVR, split)
+    monkeypatch.setitem(sys.modules, "xgboost", SimpleNamespace(__version__="1.0"))
+    with pytest.raises(ConfigError, match=r"version 1\.0 is installed"):
+        approximate(options, z, CLEVR, split)
+
+
+def test_xgboost_fits_what_it_is_trained_on_as_the_booster_does():
+    pytest.importorskip("xgboost", reason="an extra: pip install 'bindscope[xgboost]'")
+    z, split = planted.additive(CLEVR, planted.PlantedVectors(6)), split_objects(CLEVR, 0.7, 1)
+    r2 = {}
+    for kind in ("booster", "xgboost"):
+        fitted = approximate(Approximator(kind=kind, rounds=60), z, CLEVR, split)
+        for part in ("train", "test"):
+            index = getattr(split, part)
+            r2[kind, part] = r_squared(z[index], fitted.predicted[index])
+    assert min(r2["booster", "train"], r2["xgboost", "train"]) > 0.9
+    assert abs(r2["xgboost", "test"] - r2["booster", "test"]) < 0.3
+
+
+@pytest.mark.parametrize("kind", ["forest", "booster", "xgboost", "mlp", "additive", "per_object"])
+@pytest.mark.parametrize("protocol", ["converged", "paper"])
+def test_one_training_scene_is_enough_and_none_predicts_nothing(kind, protocol):
+    if kind == "xgboost":
+        pytest.importorskip("xgboost", reason="an extra: pip install 'bindscope[xgboost]'")
+    scenes = Scenes(np.array([[0, 1], [2, 3], [3, 2], [4, 5], [1, 4]]), (2, 3))
+    z = rng(0, 5).standard_normal((5, 4)).astype(np.float32)
+    score = None if protocol == "converged" else (lambda predicted: 0.0)
+    options = Approximator(kind=kind, rounds=3, steps=5, widths=(4,), starts=1)
+    for objects, n_train in (([0, 1, 2, 3], 3), ([0, 1], 1), ([0, 2], 0)):
+        order = np.array([*objects, *(o for o in range(6) if o not in objects)])
+        split = split_objects(scenes, len(objects) / 6, 0, order=order)
+        assert len(split.train) == n_train
+        predicted = approximate(options, z, scenes, split, score=score).predicted
+        assert predicted.shape == z.shape
+        assert np.isfinite(predicted).all() == bool(n_train)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bindscope.core.errors import BindscopeError
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.schedules import warm_up_and_line
 from bindscope.studies.concepts.config import DualEncoders, DualTraining
 from bindscope.studies.concepts.dual import batches as batches_module
 from bindscope.studies.concepts.dual.batches import Batches, split_objects
@@ -21,6 +22,8 @@ from bindscope.studies.concepts.dual.encoders import ENCODERS
 from bindscope.studies.concepts.dual.runs import encoder_of as encoder_from
 from bindscope.studies.concepts.dual.runs import rows, stored_runs, weights_file
 from bindscope.studies.concepts.dual.training import (
+    Trainee,
+    _plan,
     contrastive,
     draw_runs,
     to_queries,
@@ -101,6 +104,28 @@ def test_an_approximator_is_not_tested_on_what_the_encoder_of_its_seed_never_saw
     assert 0.4 < np.mean(shares) < 0.6
 
 
+def test_the_papers_schedule_is_that_of_its_code() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.5)
+    released = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: step / 4 if step < 4 else (40 - step) / 36
+    )
+    for step in range(40):
+        assert warm_up_and_line(0.5, step, 40) == pytest.approx(released.get_last_lr()[0])
+        optimizer.step()
+        released.step()
+
+
+@pytest.mark.parametrize("decays", [True, False])
+def test_the_scale_decays_where_it_is_asked_to(decays: bool) -> None:
+    options = {"weight_decay": 0.1, "decays_scale": decays, "clip_norm": None}
+    plan = _plan(DualTraining.model_validate(options))
+    trainee = Trainee(encoder_of("product", (5, 4)), 10.0)
+    decay = dict(zip(dict(trainee.named_parameters()), plan.optimiser(trainee).decays, strict=True))
+    assert decay.pop("log_scale") == (0.1 if decays else 0.0)
+    assert set(decay.values()) == {0.1}
+    assert plan.clip_norm is None
+
+
 # --- Batches ------------------------------------------------------------------------------------
 
 
@@ -115,6 +140,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "pool of all": {"pool": "all"},
     "batch": {"queries": "batch"},
     "few": {"queries": "batch", "max_objects": 4},
+    "few values": {"queries": "batch", "max_values": 3},
     "scenes of one to three": {"queries": "batch", "objects_per_scene": [1, 2, 3]},
 }
 
@@ -134,7 +160,19 @@ def test_a_batch_says_what_a_loop_over_its_scenes_finds(name: str) -> None:
             there = [int(o) for o in slots if o >= 0]
             assert objects.tolist() == [q in there for q in queries]
             tokens = {int(t) for o in there for t in values_of(np.array(o), (5, 4)) + offset}
-            assert concepts.tolist() == [t in tokens for t in range(n_tokens)]
+            assert concepts.tolist() == [t in tokens for t in batch.values]
+        present = {
+            int(t)
+            for row in batch.slots
+            for o in row
+            if o >= 0
+            for t in values_of(o, (5, 4)) + offset
+        }
+        if most := drawn.training.max_values:
+            assert batch.values.tolist() == sorted(set(batch.values.tolist()) & present)
+            assert len(batch.values) == min(most, len(present))
+        else:
+            assert batch.values.tolist() == list(range(n_tokens))
 
 
 def test_the_pool_is_asked_whole_and_a_batch_asks_its_objects_and_swaps_alone() -> None:
@@ -318,7 +356,7 @@ def test_an_encoder_that_diverged_recognizes_nothing_and_is_not_approximated(
     assert {row["value"] for row in scores if row["n_scenes"]} == {0.0}
     (tmp_path / "weights").write_bytes(weights_file(trained, runs))
     dual = {"encoder": wild.encoder.model_dump(), "objects": 20}
-    spec = {"sizes": sizes, "dual": dual, "split_by": "objects"}
+    spec = {"sizes": sizes, "dual": dual, "split_by": "objects", "protocol": "converged"}
     with pytest.raises(BindscopeError, match=r"training of every encoder diverged(.|\n)*lower"):
         list(read_dual(str(tmp_path / "weights"), spec))
     config = entry()

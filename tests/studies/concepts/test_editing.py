@@ -62,12 +62,13 @@ def test_counts_of_edits_in_the_papers_scenes():
     assert len(value_edits(pug, 0).base) == 14_784
     many = value_edits(Scenes.all_of((20, 20)), 0)
     assert len(many.base) == 304_000
-    few = drawn_edits(many)
+    few = drawn_edits(many, 10_000)
     assert len(few.base) == 10_000 == len(np.unique(few.base * 2 + few.slots))
-    np.testing.assert_array_equal(few.new, drawn_edits(many).new)
+    np.testing.assert_array_equal(few.new, drawn_edits(many, 10_000).new)
     assert len(np.unique(few.old)) == 400
     edits = value_edits(CLEVR, 0)
-    assert drawn_edits(edits) is edits
+    assert drawn_edits(edits, 10_000) is edits
+    assert drawn_edits(many, None) is many
 
 
 def test_additive_edits_find_the_real_scene_and_no_edit_finds_none():

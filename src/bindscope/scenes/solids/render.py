@@ -18,6 +18,7 @@ from bindscope.core.progress import Progress
 from bindscope.core.registries import BACKENDS, resolve
 from bindscope.core.splits import SplitName
 from bindscope.scenes.solids.description import SolidScene, pack
+from bindscope.scenes.solids.fixed import FixedComposer
 from bindscope.scenes.solids.labels import PixelLabels, cast
 from bindscope.scenes.solids.pairs import PairComposer
 from bindscope.scenes.solids.placement import ObjectFeatures, SolidComposer, check_room
@@ -45,8 +46,8 @@ def render(
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
     Where the space draws with repeats, how often is drawn here, and a cell stands in `cells` once
-    per object. With `hidden`, objects are by slot. ConfigError if a scene cannot be placed, or the
-    backend is not there.
+    per object. With `hidden` or `places`, objects are by slot. ConfigError if a
+    scene cannot be placed, or the backend is not there.
 
     Returns
     -------
@@ -67,13 +68,14 @@ def render(
     most = largest_scene(dataset.space)
     check_room(config, most, where)
     features = cell_features(dataset, config)
-    if config.hidden is None:
+    if config.hidden is None and config.places is None:
         counts = type_counts_of(dataset, split, start, objects)
         scenes, labels = _scattered(dataset, config, features, split, start, counts)
     else:
-        pairs = PairComposer(config, features, dataset.seed, split, where)
+        kind = FixedComposer if config.places else PairComposer
+        composer = kind(config, features, dataset.seed, split, where)
         slots = slots_of(dataset, split, start, objects).tolist()
-        composed = [pairs.compose(start + i, row) for i, row in enumerate(slots)]
+        composed = [composer.compose(start + i, row) for i, row in enumerate(slots)]
         scenes, labels = (
             [scene for scene, _ in composed],
             [cast_labels for _, cast_labels in composed],

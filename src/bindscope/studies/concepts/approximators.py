@@ -4,32 +4,37 @@
 - `per_object`: in addition, the product over the types of an object's vectors, summed over slots.
 - `global`: in addition, the product over the types of all slots.
 - `mlp`: a vector per value and slot, joined, then layers with ReLU.
-- `forest`, `booster`: trees of scikit-learn.
+- `forest`, `booster`: trees of scikit-learn; `xgboost`: those of XGBoost.
 
 Products either pass a linear map, for an embedding need not have them along its axes, and are then
 fitted by descent like MLPs (`fit_descended`); or they are products in the embedding's own
-dimensions, which have nothing in common: each is a small fit (`fit_coordinates`).
+dimensions, which have nothing in common: each is a small fit (`fit_coordinates`). Under
+`protocol: paper` all but trees are fitted as in the released code (`protocols`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import cos, inf, pi, sqrt
+from functools import partial
+from importlib import import_module
+from math import cos, inf, pi
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
 from bindscope.core.array_types import Doubles, Floats
+from bindscope.core.errors import ConfigError
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
+from bindscope.studies.concepts.learners import PaperMap, Perceptron, Structured, combined
+from bindscope.studies.concepts.protocols import paper_order, predict_at_best
 from bindscope.studies.concepts.recognition import Embedded, hits_of, scored
 from bindscope.studies.concepts.scenes import ObjectSplit, Scenes, split_objects
 from bindscope.studies.concepts.set_separation import scalar
@@ -47,25 +52,6 @@ class Fitted(NamedTuple):
     ended: bool = True  # whether the fit converged
 
 
-def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
-    """Add up (`additive`) or multiply the vectors of a scene's values.
-
-    Vectors (n, m C, width) are in the order of slots; returns (n, width).
-    """
-    if term == "additive":
-        return vectors.sum(1)
-    by_slot = vectors.view(len(vectors), n_slots, -1, vectors.shape[2])
-    return _product(by_slot.transpose(1, 2)).sum(1) if term == "per_object" else _product(vectors)
-
-
-def _product(factors: Tensor) -> Tensor:
-    """Multiply over the second axis; unlike that of `torch.prod`, the gradient is products too."""
-    out = factors[:, 0]
-    for i in range(1, factors.shape[1]):
-        out = out * factors[:, i]
-    return out
-
-
 def _scaled(z: Floats, split: ObjectSplit, device: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return embeddings minus the mean of training scenes over one number, the mean, the number.
 
@@ -79,83 +65,9 @@ def _scaled(z: Floats, split: ObjectSplit, device: str) -> tuple[Tensor, Tensor,
 
 # --- By descent ---------------------------------------------------------------------------------
 
-# Of the first numbers in tables of values. At 1, as in the released code, what was never trained on
-# is predicted as a product of them: noise several times as large as the embedding.
-FIRST = 0.2
 RATE = 1e-2  # of Adam at the start; it falls to 0 along a cosine
 EVALUATIONS = 20
 STILL_FALLING, NEGLIGIBLE = 0.05, 1e-3  # share of the loss; of the embedding's variance
-
-
-class Structured(nn.Module):
-    """Sums of vectors of values, and products of others behind a linear map to `dim` dimensions."""
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        n_slots: int,
-        dim: int,
-        terms: Sequence[str],
-        rank: int,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self.n_slots = n_slots
-        self.tables, self.heads = nn.ParameterDict(), nn.ParameterDict()
-        for term in terms:
-            # Sums are in the embedding's own dimensions: a map behind them adds nothing.
-            width = dim if term == "additive" else rank
-            table = FIRST * torch.randn(n_slots * sum(sizes), width, generator=generator)
-            self.tables[term] = nn.Parameter(table)
-            if term != "additive":
-                head = torch.randn(rank, dim, generator=generator) / sqrt(rank)
-                self.heads[term] = nn.Parameter(head)
-        self.bias = nn.Parameter(torch.zeros(dim))
-
-    def forward(self, columns: Tensor) -> Tensor:
-        """Return embeddings (n, d) of scenes, rows of the tables (n, m C)."""
-        out: Tensor = self.bias
-        for term, table in self.tables.items():
-            part = combined(term, embedding(columns, table), self.n_slots)
-            out = out + (part @ self.heads[term] if term in self.heads else part)
-        return out
-
-
-class Perceptron(nn.Module):
-    """Vectors of values of `dim` dimensions, joined, then layers with ReLU.
-
-    The first layer on joined vectors is a sum over slots and types of vectors times that layer's
-    own rows: these products are formed once for each value and not for each scene.
-    """
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        n_slots: int,
-        dim: int,
-        widths: Sequence[int],
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self.places = [size for _ in range(n_slots) for size in sizes]
-        self.vectors = nn.Parameter(torch.randn(sum(self.places), dim, generator=generator))
-        inputs, outputs = [dim * len(self.places), *widths], [*widths, dim]
-        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for fan_in, fan_out in zip(inputs, outputs, strict=True):
-            bound = 1 / sqrt(fan_in)
-            weight = torch.empty(fan_in, fan_out).uniform_(-bound, bound, generator=generator)
-            self.weights.append(nn.Parameter(weight))
-            self.biases.append(nn.Parameter(torch.zeros(fan_out)))
-
-    def forward(self, columns: Tensor) -> Tensor:
-        """Return embeddings (n, d); see `Structured.forward`."""
-        first = self.weights[0].view(len(self.places), self.vectors.shape[1], -1)
-        parts = zip(torch.split(self.vectors, self.places), first, strict=True)
-        x: Tensor = embedding(columns, torch.cat([part @ weight for part, weight in parts])).sum(1)
-        x = x + self.biases[0]
-        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            x = torch.relu(x) @ weight + bias
-        return x
 
 
 def fit_descended(
@@ -301,16 +213,31 @@ def _first(terms: Sequence[str], rows: int, dim: int, starts: int, seed: int) ->
 
 
 SUBSETS = ("train", "test")  # of a split, whose scenes are scored
+TREES = ("forest", "booster", "xgboost")
+XGBOOST = "3.2.0"  # as in pyproject.toml
 VALIDATION_SHARE = 0.1  # of the objects in training, that choose among states of a fit
 
 
 def approximate(
-    approximator: Approximator, z: Floats, scenes: Scenes, split: ObjectSplit, device: str = "cpu"
+    approximator: Approximator,
+    z: Floats,
+    scenes: Scenes,
+    split: ObjectSplit,
+    device: str = "cpu",
+    score: Callable[[Floats], float] | None = None,
 ) -> Fitted:
-    """Fit an approximator of embeddings (n, d) to a split, whose seed is that of the fit too."""
+    """Fit an approximator of embeddings (n, d) to a split, whose seed is that of the fit too.
+
+    With a `score` of predictions of all scenes, by the protocol of the paper. Predictions are NaN
+    where no scene trains.
+    """
+    if not len(split.train):
+        return Fitted(np.full(z.shape, np.nan, np.float32))
     kind, terms = approximator.kind, ("additive", approximator.kind)
-    if kind in ("forest", "booster"):
+    if kind in TREES:
         return _fit_trees(approximator, z, scenes, split)
+    if score is not None:
+        return _fit_as_released(approximator, z, scenes, split, device, score)
     if kind == "additive":
         return _fit_sums(z, scenes, split)
     if kind != "mlp" and not approximator.rank:
@@ -323,6 +250,28 @@ def approximate(
         else Structured(*shape, terms, approximator.rank, generator)
     )
     return fit_descended(z, scenes, split, model, approximator.steps, device)
+
+
+def _fit_as_released(
+    approximator: Approximator,
+    z: Floats,
+    scenes: Scenes,
+    split: ObjectSplit,
+    device: str,
+    score: Callable[[Floats], float],
+) -> Fitted:
+    """Fit one of the released code's maps; see `protocols.predict_at_best`."""
+    shape = scenes.sizes, scenes.n_slots, z.shape[1]
+    model = PaperMap(approximator, *shape, split.seed).to(device)
+    predicted = predict_at_best(
+        model,
+        torch.from_numpy(value_columns(scenes)).to(device),
+        torch.from_numpy(np.asarray(z, np.float32)).to(device),
+        split.train,
+        score,
+        approximator.steps,
+    )
+    return Fitted(predicted, sum(p.numel() for p in model.parameters()))
 
 
 def _fit_sums(z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
@@ -344,10 +293,17 @@ def _fit_trees(approximator: Approximator, z: Floats, scenes: Scenes, split: Obj
 
     train, values = np.asarray(z[split.train], np.float64), scenes.values.reshape(len(scenes), -1)
     axes = PCA(min(approximator.components, *train.shape), svd_solver="full").fit(train)
-    model: Any = make_pipeline(
-        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
-        RandomForestRegressor(approximator.rounds, random_state=split.seed),
-    )
+    trees: Any = RandomForestRegressor(approximator.rounds, random_state=split.seed)
+    if approximator.kind == "xgboost":
+        trees = _xgboost().XGBRegressor(
+            n_estimators=approximator.rounds,
+            max_depth=6,
+            tree_method="hist",
+            random_state=split.seed,
+            n_jobs=torch.get_num_threads(),
+        )
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    model: Any = make_pipeline(encoder, trees)
     if approximator.kind == "booster":
         leaf = min(20, max(1, len(train) // 10))
         model = MultiOutputRegressor(
@@ -361,7 +317,25 @@ def _fit_trees(approximator: Approximator, z: Floats, scenes: Scenes, split: Obj
             )
         )
     model.fit(values[split.train], axes.transform(train))
-    return Fitted(axes.inverse_transform(model.predict(values)).astype(np.float32))
+    # Of a single component scikit-learn's and XGBoost's predictions are of one dimension.
+    predicted = np.asarray(model.predict(values)).reshape(len(values), -1)
+    return Fitted(axes.inverse_transform(predicted).astype(np.float32))
+
+
+def _xgboost() -> Any:
+    """Import XGBoost; ConfigError if this version of it is not installed."""
+    where, remedy = "approximators, kind: xgboost", f"pip install xgboost-cpu=={XGBOOST}"
+    try:
+        library = import_module("xgboost")
+    except ImportError as error:
+        raise ConfigError(
+            where, f"XGBoost is not installed ({error})", f"{remedy}, or `kind: booster`"
+        ) from error
+    if library.__version__ != XGBOOST:
+        raise ConfigError(
+            where, f"version {library.__version__} is installed, not {XGBOOST}", remedy
+        )
+    return library
 
 
 class _Score(NamedTuple):
@@ -385,13 +359,19 @@ def approximator_rows(
     together, with intervals over objects: further splits of the same objects make a mean more
     exact, and are no further objects. The probes know all objects.
     """
-    z, scenes = embedded.z, embedded.scenes
+    z, scenes, as_released = embedded.z, embedded.scenes, embedded.protocol == "paper"
     for coverage in coverages:
-        splits = [split_objects(scenes, coverage, s, validation=validation_share) for s in seeds]
+        splits = [
+            split_objects(scenes, coverage, seed, order=paper_order(scenes, seed))
+            if as_released
+            else split_objects(scenes, coverage, seed, validation=validation_share)
+            for seed in seeds
+        ]
         scores: dict[str, list[_Score]] = {subset: [] for subset in SUBSETS}
         ended: list[bool] = []
         for split in splits:
-            fit = approximate(Approximator(**options), z, scenes, split, embedded.device)
+            score = partial(_test_accuracy, embedded, split) if as_released else None
+            fit = approximate(Approximator(**options), z, scenes, split, embedded.device, score)
             ended.append(fit.ended)
             for subset, of_subset in scores.items():
                 if len(index := getattr(split, subset)):
@@ -406,11 +386,22 @@ def approximator_rows(
             "n_train": min(len(split.train) for split in splits),
             "n_parameters": fit.parameters,
             "n_absent_values": max(split.absent_values for split in splits),
-            **embedded.about(*([] if all(ended) else ["not_converged"])),
+            **embedded.about(
+                *([] if all(ended) else ["not_converged"]),
+                *(["chosen_on_test"] if as_released and options["kind"] not in TREES else []),
+            ),
         }
         for subset, of_subset in scores.items():
             for row in _scored(embedded, of_subset):
                 yield {**row, **about, "split": subset}
+
+
+def _test_accuracy(embedded: Embedded, split: ObjectSplit, predicted: Floats) -> float:
+    """Return the share of test scenes whose objects are recognized in predictions of all scenes."""
+    if not len(split.test):
+        return float("nan")
+    hits = embedded.readout.object_hits(predicted[split.test], embedded.scenes.take(split.test))
+    return float(np.mean(hits))
 
 
 def _scored(embedded: Embedded, scores: Sequence[_Score]) -> Iterator[Row]:

@@ -27,6 +27,7 @@ ESTIMATOR: Estimator = (
 )
 FEWEST = 8  # objects: resamples of fewer are few, and their percentiles no interval
 FEWEST_GROUPS = 20  # of encoders: means of coverage and kind take degrees of freedom
+ABOUT = ("embedding", "vectors", "dataset")  # names that effects are found by
 CONTROLS = ("planted", "dual")  # in column `vectors`: embeddings of no model of images
 _GUESS = "more often than the best guess from the values alone"
 _PAIR = "both objects of a pair that shares no value"
@@ -141,20 +142,19 @@ def _gain(
 ) -> Effect:
     """Return the effect that a row's gain is, in points; of training `seeds`, or over objects."""
     more = where.removeprefix(place(row)).lstrip(", ")
-    model, condition = model_of(row), ", ".join(filter(None, (str(row["dataset"]), more)))
+    about: dict[str, Any] = {
+        "model": model_of(row),
+        "condition": ", ".join(filter(None, (str(row["dataset"]), more))),
+        "about": tuple(row[name] for name in ABOUT),
+    }
     if not row["n_scenes"]:
-        reason = "no pair that shares no value was scored"
-        nan = float("nan")
-        return Effect(
-            claim.name, where, nan, nan, nan, 0, "objects", reason, model=model, condition=condition
-        )
+        reason, nothing = "no pair that shares no value was scored", (float("nan"),) * 3
+        return Effect(claim.name, where, *nothing, 0, "objects", reason, **about)
     value, low, high = (scale * float(row[name]) for name in ("gain", "gain_low", "gain_high"))
     n = seeds or (int(row["n_resampled"]) if pd.notna(row["n_resampled"]) else 0)
     reason = f"only {n} objects" if not seeds and n < FEWEST else ""
     units = TRAINING_SEEDS if seeds else "objects"
-    return Effect(
-        claim.name, where, value, low, high, n, units, reason, model=model, condition=condition
-    )
+    return Effect(claim.name, where, value, low, high, n, units, reason, **about)
 
 
 def place(row: Mapping[Any, Any]) -> str:

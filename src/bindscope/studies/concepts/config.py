@@ -21,6 +21,8 @@ from bindscope.config.references import repeated
 from bindscope.graph.texts import unread
 from bindscope.studies.concepts.counting import (
     FEWER_SLOTS,
+    PROBE_STEPS,
+    Protocol,
     SplitBy,
     n_training,
     too_many,
@@ -79,7 +81,18 @@ class DualTraining(ConfigModel):
         (2,), min_length=1, description="Numbers of objects of a scene, each as likely."
     )
     learning_rate: float = Field(0.01, gt=0, description="Peak rate of AdamW.")
+    schedule: Literal["cosine", "linear"] = Field(
+        "cosine",
+        description="`cosine`: the rate rises over 5 % of the steps, then falls as a cosine; "
+        "`linear`, as in the paper: it rises over 10 %, then falls along a line.",
+    )
+    clip_norm: Annotated[float, Field(gt=0)] | None = Field(
+        1.0, description="Largest norm of a gradient; null, as in the paper: any."
+    )
     weight_decay: float = Field(0.0, ge=0, description="Weight decay of AdamW.")
+    decays_scale: bool = Field(
+        False, description="Whether the logarithm of the scale decays too, as in the paper."
+    )
     initial_scale: float = Field(10.0, gt=0, description="Factor of cosines at the start.")
     max_scale: float = Field(100.0, gt=0, description="The largest factor of cosines.")
     loss: Literal["scene_to_query", "symmetric"] = Field(
@@ -93,6 +106,9 @@ class DualTraining(ConfigModel):
     )
     max_objects: PositiveInt | None = Field(
         None, description="Of `batch`: the most objects of the scenes that are queries."
+    )
+    max_values: PositiveInt | None = Field(
+        None, description="The most values of the scenes that are queries; default: all values."
     )
 
 
@@ -154,7 +170,9 @@ class PlantedEncoder(ConfigModel):
     )
 
 
-ApproximatorKind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
+ApproximatorKind = Literal[
+    "additive", "per_object", "global", "mlp", "forest", "booster", "xgboost"
+]
 
 
 class Approximator(ConfigModel):
@@ -162,7 +180,8 @@ class Approximator(ConfigModel):
 
     kind: ApproximatorKind = Field(
         description="`additive`: a vector per value and slot; `per_object`, `global`: products of "
-        "such vectors within objects, or over all, in addition; an MLP; trees."
+        "such vectors within objects, or over all, in addition; an MLP; trees. "
+        "`booster` is scikit-learn's; `xgboost` needs `pip install 'bindscope[xgboost]'`."
     )
     widths: tuple[PositiveInt, ...] = Field(
         (256,), min_length=1, description="Hidden layers of `mlp`."
@@ -175,7 +194,7 @@ class Approximator(ConfigModel):
     steps: PositiveInt = Field(1000, description="Of `mlp`, and of products with a map.")
     starts: PositiveInt = Field(8, description="Of products without a map.")
     components: PositiveInt = Field(64, description="Principal components that trees predict.")
-    rounds: PositiveInt = Field(300, description="Trees of `forest`, rounds of `booster`.")
+    rounds: PositiveInt = Field(300, description="Trees of `forest`, rounds of boosters.")
 
 
 class ApproximatorOptions(Approximator):
@@ -241,6 +260,14 @@ class Analysis(ConfigModel):
         (0.0, 0.5, 1.0, 1.5),
         description="Of edits that exchange an object, as multiples; none: no edits.",
     )
+    edited_groups: tuple[Slug, ...] = Field(
+        (), description="Groups whose values edits change; default: each."
+    )
+    max_edits: PositiveInt | None = Field(
+        10_000,
+        description="The most edits of each group; where there are more, so many are drawn, and "
+        "flags say so. null: all.",
+    )
     complexity: Complexity | None = Field(None, description="Approximators; none unless given.")
     split_by: SplitBy = Field(
         "objects",
@@ -249,6 +276,17 @@ class Analysis(ConfigModel):
             "each scene by itself; such rows have no verdict, because an embedding with a vector "
             "per pair would pass."
         ),
+    )
+    protocol: Protocol = Field(
+        "converged",
+        description=(
+            "How probes, removals and approximators are fitted. `converged`: to their optimum, "
+            "states chosen by validation; `paper`: as in the released code, by Adam on embeddings "
+            "as they are, states chosen on the test. It needs `split_by: scenes`."
+        ),
+    )
+    probe_steps: PositiveInt = Field(
+        PROBE_STEPS, description="Of `protocol: paper`: steps of a probe."
     )
     threads: PositiveInt = Field(1, description="Threads of a job.")
     device: Literal["cpu", "cuda"] = Field(
@@ -328,6 +366,8 @@ def _analysis_problems(
         yield f"{where}: there is no embedding: give `models`, `planted` or `dual_encoders`"
     if embedded and not entry.datasets:
         yield f"{where}: there is nothing to embed: give `datasets`"
+    if entry.protocol == "paper" and entry.split_by != "scenes":
+        yield f"{where}.protocol: the paper splits by scenes: give `split_by: scenes`"
     if entry.dual_encoders and entry.complexity is None:
         yield f"{where}.dual_encoders: they are approximated alone: give `complexity`"
     yield from _singles_problems(where, entry, datasets)
@@ -335,6 +375,9 @@ def _analysis_problems(
     for dataset in (datasets[name] for name in needed):
         if problem := _slots_problem(dataset, 1 if dataset.name == entry.singles else None):
             yield f"{where}.datasets: {problem}"
+        names = [group.name for group in dataset.space.groups]
+        for name in (name for name in entry.edited_groups if name not in names):
+            yield f"{where}.edited_groups: {dataset.name!r} has no group {name!r}, but {names}"
         yield from _tower_problems(where, entry, dataset)
     for model in (models[name] for name in entry.models):
         if not model.sees_images:

@@ -118,16 +118,20 @@ def binding_complexity(product: Product) -> Work:
             "studies.concepts.analyses, dual_objects",
         )
     inputs, width = 2 * sum(content["sizes"]), 2 * how.get("rank", 0)
-    numbers = inputs * dim
+    numbers, joined = inputs * dim, 2 * len(content["sizes"]) * dim
     if how["kind"] == "mlp":  # its first layer reads joined vectors
-        width, joined = sum(how["widths"]), 2 * len(content["sizes"]) * dim
+        width = sum(how["widths"])
         numbers += sum(a * b for a, b in pairwise([joined, *how["widths"], dim]))
+    if content["protocol"] == "paper":  # of each scene
+        width += joined
     rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
     fitted = 16.0 * numbers + 16.0 * n * dim + 12.0 * n * max(content["coverages"]) * (dim + width)
     return Work(
         "torch",
         units=runs * splits * how.get("steps", how.get("rounds", 1)) * n * (dim + width),
-        bytes_host=8.0 * splits * n + scores + _SKLEARN * (how["kind"] in ("forest", "booster")),
+        bytes_host=8.0 * splits * n
+        + scores
+        + _SKLEARN * (how["kind"] in ("forest", "booster", "xgboost")),
         bytes_loaded=_in_memory(n, dim, cells) + 1.2 * fitted,
         bytes_disk=rows,
         bytes_rows=rows,

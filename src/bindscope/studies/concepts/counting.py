@@ -8,6 +8,10 @@ from typing import Literal
 
 # What is on one side of a split: sets of objects, or single scenes (as in the paper).
 SplitBy = Literal["objects", "scenes"]
+# How probes, removals and approximators are fitted: to their optimum, or as in the released code.
+Protocol = Literal["converged", "paper"]
+PROBE_STEPS = 10_000  # of the released code
+PROTOCOLS: tuple[Protocol, ...] = ("converged", "paper")
 SPLITS_BY: tuple[SplitBy, ...] = ("objects", "scenes")
 
 MOST_ARRANGEMENTS = 20_000  # of the values of a scene; 4 slots and 4 types have 13,824

@@ -14,7 +14,7 @@ scenes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -24,7 +24,8 @@ from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import nearest, r_squared
-from bindscope.studies.concepts.recognition import Embedded, Readout, fit_probes, recognize
+from bindscope.studies.concepts.protocols import REMOVAL_SHARE, paper_permutation, paper_targets
+from bindscope.studies.concepts.recognition import Embedded, Readout, recognize
 from bindscope.studies.concepts.scenes import Flags, Scenes
 from bindscope.studies.concepts.set_separation import (
     Expected,
@@ -45,9 +46,7 @@ from bindscope.studies.concepts.vectors import (
 )
 from bindscope.tables.rows import Row
 
-# Of one concept type: each is compared with all scenes, and intervals resample objects anyway. All
-# pairs of 400 objects have 304,000.
-MOST_EDITS = 10_000
+EDITS_AT_ONCE = 16_384  # in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +59,14 @@ class ValueEdits:
     new: Integers
     target: Integers  # the scene with the new object; -1 where there is none
 
-    def take(self, which: Flags) -> ValueEdits:
+    def take(self, which: Flags | slice) -> ValueEdits:
         """Return some of the edits."""
         return ValueEdits(*(part[which] for part in vars(self).values()))
 
 
-def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> ValueEdits:
+def value_edits(
+    scenes: Scenes, concept_type: int, seed: int = 0, *, as_released: bool = False
+) -> ValueEdits:
     """Draw an edit per slot that changes one value of its object to one that the scene has not.
 
     Only scenes whose objects differ in every other concept type are edited: else the probes of
@@ -79,6 +80,10 @@ def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> ValueEdits:
     weights = np.where(present, -1.0, rng(seed, k).random((len(base), size)))
     values = scenes.values[base, slots].copy()
     values[:, k] = weights.argmax(axis=1)
+    if as_released:
+        targets = np.full(len(scenes), -1)
+        targets[apart] = paper_targets(scenes.take(apart), k)
+        values[:, k] = np.maximum(targets[base], 0)  # of scenes with all values: left out below
     new = np.ravel_multi_index(tuple(values.T), scenes.sizes)
     changed = scenes.slots[base].copy()
     changed[np.arange(len(base)), slots] = new
@@ -86,10 +91,10 @@ def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> ValueEdits:
     return edits.take(np.asarray(~present.all(axis=1)))
 
 
-def drawn_edits(edits: ValueEdits, most: int = MOST_EDITS, seed: int = 0) -> ValueEdits:
-    """Return at most so many edits, drawn at random where there are more."""
+def drawn_edits(edits: ValueEdits, most: int | None, seed: int = 0) -> ValueEdits:
+    """Return at most so many edits (None: all), drawn at random where there are more."""
     n = len(edits.base)
-    if n <= most:
+    if most is None or n <= most:
         return edits
     chosen = np.zeros(n, np.bool_)
     chosen[rng(seed, n).choice(n, most, replace=False)] = True
@@ -97,21 +102,32 @@ def drawn_edits(edits: ValueEdits, most: int = MOST_EDITS, seed: int = 0) -> Val
 
 
 def editing_rows(
-    embedded: Embedded, estimators: Sequence[Estimator], strengths: Sequence[float]
+    embedded: Embedded,
+    estimators: Sequence[Estimator],
+    strengths: Sequence[float],
+    types: Sequence[int] = (),
+    max_edits: int | None = None,
 ) -> Iterator[Row]:
-    """Yield what comes of edits, one per slot and scene, that change one value."""
+    """Yield what comes of edits, one per slot and scene, that change one value.
+
+    It is one of some concept types (default: each). Of each type, at most `max_edits` are drawn;
+    flags of the rows say where there were more.
+    """
     z, scenes, parts = embedded.z, embedded.scenes, embedded.parts
     fit = parts.estimated
-    by_type = []
-    for k in range(len(scenes.sizes)):
-        edits = value_edits(scenes, k)
-        by_type.append(drawn_edits(edits.take(np.isin(edits.base, parts.scored))))
+    by_type = {}
+    for k in types or range(len(scenes.sizes)):
+        edits = value_edits(scenes, k, as_released=embedded.protocol == "paper")
+        edits = edits.take(np.isin(edits.base, parts.scored))
+        drawn = drawn_edits(edits, max_edits)
+        fewer = ["edits_drawn"] if len(drawn.base) < len(edits.base) else []
+        by_type[k] = drawn, embedded.about(*fewer)["flags"]
     for estimator in estimators:
         vectors = object_vectors(z[fit], scenes.take(fit), estimator, embedded.single)
-        for k, edits in enumerate(by_type):
+        for k, (edits, flags) in by_type.items():
             if len(edits.base):
                 for row in edited(embedded, vectors, edits, strengths):
-                    yield {"variant": estimator, "concept_type": k, **row}
+                    yield {"variant": estimator, "concept_type": k, **row, "flags": flags}
 
 
 def edited(
@@ -124,15 +140,16 @@ def edited(
     have a part of them.
     """
     scenes, readout = embedded.scenes, embedded.readout
-    difference = vectors.table[edits.slots, edits.new] - vectors.table[edits.slots, edits.old]
-    known = ~np.isnan(difference[:, 0]) & (edits.target >= 0)
-    some, difference = edits.take(known), difference[known]
+    first = vectors.table[:, :, 0]
+    known = ~np.isnan(first[edits.slots, edits.new] - first[edits.slots, edits.old])
+    known &= edits.target >= 0
+    some = edits.take(known)
     expected = _expected(scenes, some.target, readout)
     strata = strata_of(scenes.take(some.base))
     hits = {
         (strength, measure): of_measure
         for strength in strengths
-        for measure, of_measure in _hits(embedded, some, difference, strength).items()
+        for measure, of_measure in _hits(embedded, vectors, some, strength).items()
     }
     if embedded.split_by == "objects":
         estimated = np.isin(some.target, embedded.parts.estimated)
@@ -160,10 +177,20 @@ def _expected(scenes: Scenes, target: Integers, readout: Readout) -> dict[str, E
 
 
 def _hits(
-    embedded: Embedded, edits: ValueEdits, difference: Doubles, strength: float
+    embedded: Embedded, vectors: ObjectVectors, edits: ValueEdits, strength: float
 ) -> dict[str, Doubles]:
-    """Return the hits of edits (e,) of a strength by measure."""
+    """Return the hits of edits (e,) of a strength by measure, a block at a time."""
+    starts = range(0, max(len(edits.base), 1), EDITS_AT_ONCE)
+    blocks = [edits.take(slice(start, start + EDITS_AT_ONCE)) for start in starts]
+    parts = [_hits_of_block(embedded, vectors, block, strength) for block in blocks]
+    return {measure: np.concatenate([part[measure] for part in parts]) for measure in parts[0]}
+
+
+def _hits_of_block(
+    embedded: Embedded, vectors: ObjectVectors, edits: ValueEdits, strength: float
+) -> dict[str, Doubles]:
     scenes, readout = embedded.scenes, embedded.readout
+    difference = vectors.table[edits.slots, edits.new] - vectors.table[edits.slots, edits.old]
     moved = np.asarray(embedded.z[edits.base], np.float64) + strength * difference
     place, real = nearest(moved, embedded.z), scenes.take(edits.target)
     same = scenes.unordered[place] == scenes.unordered[edits.target]
@@ -175,6 +202,7 @@ def _hits(
     }
 
 
+Permute = Callable[[int, np.random.Generator], Integers]
 Removed = Literal["nothing", "concept", "object", "permuted_concept", "permuted_object"]
 
 
@@ -190,13 +218,27 @@ def derangement(n: int, generator: np.random.Generator) -> Integers:
             "give the type two values or more, or leave it out of the concept types",
         )
     while True:
-        drawn: Integers = generator.permutation(n)
+        drawn = permutation(n, generator)
         if (drawn != np.arange(n)).all():
             return drawn
 
 
-def part_of(z: Floats, scenes: Scenes, removed: Removed, fit: Integers | None = None) -> Doubles:
-    """Return the part of centered embeddings (n, d) to subtract, fitted to some (default: all)."""
+def permutation(n: int, generator: np.random.Generator) -> Integers:
+    """Draw a permutation of n numbers, all equally likely: the control of the released code."""
+    return generator.permutation(n)
+
+
+def part_of(
+    z: Floats,
+    scenes: Scenes,
+    removed: Removed,
+    fit: Integers | None = None,
+    permute: Permute = derangement,
+) -> Doubles:
+    """Return the part of centered embeddings (n, d) to subtract, fitted to some (default: all).
+
+    Controls exchange objects, or values, by what `permute` draws of a number of them.
+    """
     z = np.asarray(z, np.float64)
     fit = np.arange(len(z)) if fit is None else fit
     centered = z - z[fit].mean(axis=0)
@@ -206,14 +248,13 @@ def part_of(z: Floats, scenes: Scenes, removed: Removed, fit: Integers | None = 
     if removed == "permuted_object":
         # Over the objects that occur: others have no vector to subtract.
         moved = np.arange(scenes.n_objects)
-        drawn = derangement(len(scenes.present), rng(0, 1))
+        drawn = permute(len(scenes.present), rng(0, 1))
         moved[scenes.present] = scenes.present[drawn]
         read_at = Scenes(moved[scenes.slots], scenes.sizes)
     elif removed == "permuted_concept":
         generator = rng(0, 2)
         values = [
-            derangement(size, generator)[scenes.values[:, :, k]]
-            for k, size in enumerate(scenes.sizes)
+            permute(size, generator)[scenes.values[:, :, k]] for k, size in enumerate(scenes.sizes)
         ]
         read_at = Scenes(np.ravel_multi_index(tuple(values), scenes.sizes), scenes.sizes)
     if removed in ("object", "permuted_object"):
@@ -225,15 +266,24 @@ def part_of(z: Floats, scenes: Scenes, removed: Removed, fit: Integers | None = 
 
 
 def removal_rows(embedded: Embedded) -> Iterator[Row]:
-    """Yield what probes recognize that are fitted again after each part was subtracted."""
+    """Yield what probes recognize that are fitted again after each part was subtracted.
+
+    Under the protocol of the paper, parts are fitted to 99 % of the scenes, the mean of all stays,
+    and controls exchange by any permutation.
+    """
     parts, scenes, z = embedded.parts, embedded.scenes, np.asarray(embedded.z, np.float64)
     # What is fitted to the probes' scenes leaves nothing there that a linear probe could learn.
     fit = parts.probed if embedded.split_by == "objects" else parts.estimated
-    test, centered = parts.scored, z - z[fit].mean(axis=0)
+    test, permute = parts.scored, derangement
+    if as_released := embedded.protocol == "paper":
+        n, permute = int(REMOVAL_SHARE * len(z)), permutation
+        fit, test = np.sort(paper_permutation(len(z))[:n]), parts.read
+    mean = z[fit].mean(axis=0)
+    centered = z - mean
     for removed in get_args(Removed):
-        part = part_of(z, scenes, removed, fit)
-        rest = _without_rounding(centered - part, centered)
-        probes = fit_probes(rest, scenes, parts.probed, device=embedded.device)
+        part = part_of(z, scenes, removed, fit, permute)
+        rest = _without_rounding(centered - part, centered) + (mean if as_released else 0.0)
+        probes = embedded.fit_probes(rest)
         flags = (
             {} if probes.converged else {"flags": embedded.about("refit_not_converged")["flags"]}
         )

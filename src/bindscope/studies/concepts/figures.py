@@ -16,11 +16,13 @@ from bindscope.figures.colors import GREY, PALETTE
 from bindscope.figures.facets import FacetGrid, Look, colored, crossed, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some, table_of
 from bindscope.figures.style import (
+    PAPER_MARK,
     handle,
     looks,
     reference_line,
     values_along_x,
 )
+from bindscope.studies.concepts.published import beside, read_with_published
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import (
     OUTCOME,
@@ -38,9 +40,11 @@ from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 _SHARES = (-0.02, 1.02)
+_RISE = PAPER_MARK["color"]
+FEWEST_SEEDS = 3  # of an interval
 _FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0}
 _CHANCE: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.8}
-_BAG = "bag of concepts"
+_BAG, _PAPER = "bag of concepts", "published value, from a digest"
 
 # --- Encoders -----------------------------------------------------------------------------------
 
@@ -50,16 +54,19 @@ POOLS = {
 }
 
 
-@figure(table_of(CONCEPTS_SCHEMA))
-def concept_coverage(table: pd.DataFrame) -> Figure:
+@figure(read_with_published)
+def concept_coverage(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """Held-out objects that dual encoders recognize, against the share of objects in training.
 
     A row of panels per query pool (objects, concepts), a line per encoder and space with its seeds.
+    Of fewer than three seeds there is no interval: t intervals of two fill the panel.
     """
     some(recognized(table), "No pair of held-out objects was asked about.")
     targets = ("object", "concept")
     seeds = {target: recognized(table, measure=target) for target in targets}
     means = pd.concat([over_seeds(rows).assign(measure=name) for name, rows in seeds.items()])
+    few = means["n"] < FEWEST_SEEDS
+    means.loc[few, ["accuracy_low", "accuracy_high"]] = np.nan
     runs, means = (
         rows.assign(line=rows["encoder"] + ", " + rows["space"])
         for rows in (pd.concat(seeds.values()), means)
@@ -86,7 +93,29 @@ def concept_coverage(table: pd.DataFrame) -> Figure:
     facets(means, colored(look, **_CHANCE), grid, panel, x=x, y="chance")
     grid.label("coverage: fraction of objects in training", "fraction of pairs recognized")
     rivals = [handle(_BAG, color=GREY, **_FLOOR), handle("chance", color=GREY, **_CHANCE)]
+    rivals += _published_rise(grid, runs, published)
     return grid.legend(look, *rivals, per_row=4)
+
+
+def _paper_entry(stars: pd.DataFrame) -> list[Any]:
+    """Return the legend's entry for published numbers, where there are any."""
+    return [handle(_PAPER, linestyle="none", **PAPER_MARK)] if len(stars) else []
+
+
+def _published_rise(
+    grid: FacetGrid, runs: pd.DataFrame, published: pd.DataFrame | None
+) -> list[Any]:
+    """Shade the coverages between which object recognition rises in the paper; return its entry."""
+    if published is None:
+        return []
+    spaces = set(runs.loc[runs["kind"] == "transformer", "space"])
+    rises = rows_with(published, analysis_kind="generalization")
+    rises = rises[rises["preset_dataset"].isin(spaces)]
+    for (_, measure), axes in grid.panels.items() if len(rises) else ():
+        if measure == "object":
+            axes.axvspan(rises["value"].min(), rises["value"].max(), color=_RISE, alpha=0.3, lw=0)
+    words = f"published rise, from a digest ({', '.join(dict.fromkeys(rises['preset_dataset']))})"
+    return [handle(words, color=_RISE, linewidth=6, alpha=0.3)] if len(rises) else []
 
 
 @figure(table_of(CONCEPTS_SCHEMA))
@@ -142,38 +171,106 @@ _ESTIMATORS = {
 _BAG_MARK: dict[str, Any] = {"marker": "|", "color": GREY, "markersize": 11, "linestyle": "none"}
 
 
-@figure(table_of(CONCEPTS_SCHEMA))
-def concept_geometry(table: pd.DataFrame) -> Figure:
+@figure(read_with_published)
+def concept_geometry(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """How far embeddings of scenes are sums over objects, and whether the scene is found again.
 
     A panel per measure, a row per embedding, a mark per estimator and level.
     """
     rows = rows_with(table, analysis_kind="decomposition", stratum="all")
-    rows = named(some(rows, "No embedding was decomposed."))
+    some(rows, "No embedding was decomposed.")
+    level_2 = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}
+    further = [handle("objects as sums over values", **level_2)]
+    return _dots(rows, SUMS, _ESTIMATORS, published, further)
+
+
+def _dots(
+    rows: pd.DataFrame,
+    panels: Mapping[str, str],
+    variants: Mapping[str, str],
+    published: pd.DataFrame | None,
+    further: Sequence[Any] = (),
+) -> Figure:
+    """Draw a panel per measure, a row per embedding, and a mark per variant, hollow at level 2.
+
+    Panels and variants have the words for them. Published numbers are stars, in the middle of a row
+    where the variant is not stated; the legend has `further` entries.
+    """
+    rows = named(rows)
     names = list(dict.fromkeys(rows["name"]))
-    look = looks([name for name in _ESTIMATORS if name in set(rows["variant"])])
-    beside = 0.2 * (np.arange(len(look)) - (len(look) - 1) / 2)
-    at = rows["name"].map(names.index)
-    rows = rows.assign(y=at + rows["variant"].map(dict(zip(look, beside, strict=True))))
+    look = looks([name for name in variants if name in set(rows["variant"])])
     marks = {name: {**style, "linestyle": "none"} for name, style in look.items()}
     hollow = {name: {**style, "markerfacecolor": "none"} for name, style in marks.items()}
-    grid = wrapped(SUMS, len(SUMS), (1.6 + 0.42 * len(names), 0), sharey=True)
-    how: dict[str, Any] = {"panel": "measure", "x": "value", "y": "y", "by": "variant"}
-    for level, styles in ((1, marks), (2, hollow)):
-        facets(rows_with(rows, level=level), styles, grid, **how)
-    floors = rows.assign(y=at, floor=rows["bag_of_concepts_floor"]).dropna(subset="floor")
-    floors = floors.drop_duplicates(["name", "measure"]).assign(line=_BAG)
-    facets(floors, {_BAG: _BAG_MARK}, grid, "measure", x="floor", y="y")
-    for (measure, axes), title in zip(grid.panels.items(), SUMS.values(), strict=True):
+    moved = min(0.2, 0.7 / len(marks)) * (np.arange(len(marks)) - (len(marks) - 1) / 2)
+    offsets = {**dict(zip(marks, moved, strict=True)), "": 0.0}
+    stars = beside(rows, published).assign(line=_PAPER)
+    rows, stars = (
+        part.assign(at=at, y=at + part["variant"].map(offsets).astype(float))
+        for part in (rows, stars)
+        for at in [part["name"].map(names.index).astype(float)]
+    )
+    stars = stars.dropna(subset="y")  # of estimators that were not measured
+    second = rows["level"].eq(2) if "level" in rows else np.zeros(len(rows), bool)
+    floors = rows.assign(y=rows["at"], line=_BAG, value=rows["bag_of_concepts_floor"])
+    floors = floors.dropna(subset="value").drop_duplicates(["name", "measure"])
+    height = 1.6 + max(0.42, 0.13 * len(marks)) * len(names)
+    grid = wrapped(panels, len(panels), (height, 0), sharey=True)
+    how: dict[str, Any] = {"panel": "measure", "x": "value", "y": "y"}
+    facets(rows[~second], marks, grid, by="variant", **how)
+    facets(rows[second], hollow, grid, by="variant", **how)
+    facets(floors, {_BAG: _BAG_MARK}, grid, **how)
+    facets(stars, {_PAPER: {"linestyle": "none", **PAPER_MARK}}, grid, **how)
+    for (measure, axes), title in zip(grid.panels.items(), panels.values(), strict=True):
         axes.set_xlim(min(-0.03, rows_with(rows, measure=measure)["value"].min() - 0.03), 1.03)
         axes.set_title(title, fontsize=8)
         values_along_x(axes)
     grid.left[0].set_yticks(range(len(names)), names)
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
-    entries = {_ESTIMATORS[name]: style for name, style in marks.items()}
-    level_2 = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}
-    further = handle("objects as sums over values", **level_2), handle(_BAG, **_BAG_MARK)
-    return grid.legend(entries, *further, per_row=3)
+    entries = {variants[name]: style for name, style in marks.items()}
+    return grid.legend(
+        entries, *further, handle(_BAG, **_BAG_MARK), *_paper_entry(stars), per_row=3
+    )
+
+
+AT_STRENGTH_1 = {
+    "retrieval_strict": "real scene retrieved",
+    "concept": "values decoded",
+    "object": "objects decoded",
+}
+
+
+@figure(read_with_published)
+def concept_edits(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+    """What comes of exchanging an object in the embedding of a scene, by estimator of its vector.
+
+    A panel per measure, a row per embedding, a mark per estimator; means over groups of values in
+    proportion to their edits.
+    """
+    table = rows_with(table, analysis_kind="editing", strength=1.0, stratum="all")
+    some(table[table["n_scenes"] > 0], "No scene was edited at strength 1.")
+    means = edits_by_strength(table).rename(columns={"floor": "bag_of_concepts_floor"})
+    return _dots(means, AT_STRENGTH_1, _ESTIMATORS, published)
+
+
+REMOVED = {
+    "nothing": "nothing",
+    "concept": "values",
+    "object": "objects",
+    "permuted_concept": "control: exchanged values",
+    "permuted_object": "control: exchanged objects",
+}
+
+
+@figure(read_with_published)
+def concept_removal(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+    """What probes decode that are fitted again after a part of the embedding was subtracted.
+
+    A panel per measure, a row per embedding, a mark per part.
+    """
+    rows = rows_with(table, analysis_kind="removal", stratum="all")
+    some(rows, "No part of an embedding was subtracted.")
+    panels = {name: AT_STRENGTH_1[name] for name in ("concept", "object")}
+    return _dots(rows, panels, REMOVED, published)
 
 
 EDITS = {
@@ -206,8 +303,8 @@ def concept_editing(table: pd.DataFrame) -> Figure:
     return grid.legend(look, handle(_BAG, color="k", **_FLOOR), per_row=4)
 
 
-@figure(table_of(CONCEPTS_SCHEMA))
-def binding_complexity(table: pd.DataFrame) -> Figure:
+@figure(read_with_published)
+def binding_complexity(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """What approximators predict of embeddings of scenes of objects that they never saw.
 
     A row of panels per embedding (objects, concepts), a line per approximator.
@@ -221,7 +318,10 @@ def binding_complexity(table: pd.DataFrame) -> Figure:
         rows, whats, "fitted_share", lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s"
     )
     grid.label("fraction of objects for fitting", "fraction of scenes")
-    return grid.legend(look, per_row=4)
+    stars = beside(rows, published).assign(line=_PAPER)
+    star: Look = {"linestyle": "none", **PAPER_MARK}
+    facets(stars, {_PAPER: star}, grid, ("name", "measure"), x="coverage")
+    return grid.legend(look, *_paper_entry(stars), per_row=4)
 
 
 APPROXIMATED = {"object": "objects", "concept": "values", "r2": "R2"}
@@ -237,11 +337,10 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
     some(means["object"], "No dual encoder was approximated on scenes of unseen objects.")
     rows = pd.concat([mean.assign(what=what) for what, mean in means.items()])
     planted = table.loc[table["kind"].eq("product"), "embedding"]
-    mark = rows["embedding"].isin(planted).map({True: PLANTED, False: ""})
+    is_planted = rows["embedding"].isin(planted)
+    mark = is_planted.map({True: PLANTED, False: ""})
     rows = rows.assign(name=rows["embedding"] + mark + "\n" + rows["dataset"])
-    rows = rows.sort_values(
-        "name", key=lambda names: names.str.contains(PLANTED, regex=False), kind="stable"
-    )
+    rows = pd.concat([rows[~is_planted], rows[is_planted]])
     grid, look = _approximators(
         rows, tuple(APPROXIMATED), "trained_coverage", lambda key: APPROXIMATED[key[1]]
     )

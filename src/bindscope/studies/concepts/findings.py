@@ -11,11 +11,10 @@ from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.report.claims import claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
-from bindscope.studies.concepts.claims import CLAIMS, CONTROLS, READ, effects, place
+from bindscope.studies.concepts.claims import ABOUT, CLAIMS, CONTROLS, READ, effects
 from bindscope.studies.concepts.views import (
     EMBEDDING,
     GROUP,
-    PLANTED,
     correlated,
     encoder_models,
     measures,
@@ -198,12 +197,12 @@ def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
 
 def _lead_of_embeddings(judgments: Sequence[Judgment], table: pd.DataFrame) -> tuple[str, ...]:
     """Say of how many models probes recognize pairs beyond their values, and the largest effect."""
-    of_models = table.loc[~table["vectors"].isin(CONTROLS), ["embedding", "vectors", "dataset"]]
-    places = {place(row) for row in of_models.drop_duplicates().to_dict("records")}
+    of_models = table.loc[~table["vectors"].isin(CONTROLS), [*ABOUT]]
+    places = {*of_models.itertuples(index=False, name=None)}
     read = [
         each
         for each in judgments
-        if each.claim is READ and each.effect.where in places and each.verdict != "not testable"
+        if each.claim is READ and each.effect.about in places and each.verdict != "not testable"
     ]
     if not read:
         return ()
@@ -218,7 +217,7 @@ def _lead_of_embeddings(judgments: Sequence[Judgment], table: pd.DataFrame) -> t
 
 def _lead(coverages: pd.DataFrame) -> tuple[str, ...]:
     """Say what learned encoders recognize of held-out pairs, then what planted ones do."""
-    is_planted = coverages["encoder"].str.endswith(PLANTED)
+    is_planted = coverages["kind"] == "product"
     learned, planted = coverages[~is_planted], coverages[is_planted]
     sentences = ["No learned dual encoder was measured."]
     if len(learned):
@@ -246,8 +245,7 @@ def _recognizes(row: pd.Series[Any]) -> str:
     value, *ends = (number(100 * row[f"accuracy{end}"], ".1f") for end in ("", "_low", "_high"))
     seeds = f"{row['n']} training seeds" if row["n"] > 1 else "one training seed"
     interval = f"{' to '.join(ends)}; " if row["n"] > 1 else ""
-    name = row["encoder"].removesuffix(PLANTED)
-    return f"{value}\u00a0% ({interval}{name}, coverage {row['coverage']:g}, {seeds})"
+    return f"{value}\u00a0% ({interval}{row['configured']}, coverage {row['coverage']:g}, {seeds})"
 
 
 # --- Embeddings ---------------------------------------------------------------------------------
@@ -279,7 +277,7 @@ def _geometry(kinds: Mapping[str, pd.DataFrame]) -> Section:
         "geometry",
         "Sums of object vectors",
         paragraphs=(_MADE_OF_LABELS,),
-        figures=("concept_geometry", "concept_picture"),
+        figures=("concept_geometry", "concept_removal", "concept_picture"),
         tables=(
             _recognized(
                 "Sums over objects and over values",
@@ -314,4 +312,4 @@ def _edits(table: pd.DataFrame) -> Section:
     rows = rows_with(table, strength=1.0)
     rows = rows[rows["n_scenes"] > 0]
     edits = _recognized("Edits of strength 1", rows, (_OBJECT_VECTORS, *_EDITED), folded=True)
-    return Section("edits", "Edits", figures=("concept_editing",), tables=(edits,))
+    return Section("edits", "Edits", figures=("concept_edits", "concept_editing"), tables=(edits,))

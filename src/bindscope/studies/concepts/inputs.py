@@ -92,7 +92,12 @@ def read_embedded(
     """Read an embedding for approximators; see `read_arrays`."""
     z, slots = _read_filled(inputs, vectors, spec)
     scenes = Scenes(slots, tuple(spec["sizes"]))
-    return Embedded(z, scenes, split_by=spec["split_by"], device=device)
+    return Embedded(z, scenes, device=device, **how_fitted(spec))
+
+
+def how_fitted(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the split, the protocol and its steps of a job's configuration."""
+    return {name: spec[name] for name in ("split_by", "protocol", "probe_steps") if name in spec}
 
 
 def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str, Any]) -> Doubles:
@@ -155,7 +160,7 @@ def read_dual(
         if not np.isfinite(z).all():  # its training diverged
             continue
         n += 1
-        yield about, Embedded(z, scenes, readout, split_by=spec["split_by"], device=device)
+        yield about, Embedded(z, scenes, readout, device=device, **how_fitted(spec))
     if not n:
         raise InputError(
             path,

@@ -35,7 +35,16 @@ from bindscope.studies.concepts.config import (
     ApproximatorOptions,
     Complexity,
 )
-from bindscope.studies.concepts.counting import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
+from bindscope.studies.concepts.counting import (
+    FEWER_SLOTS,
+    PROBE_STEPS,
+    PROTOCOLS,
+    SPLITS_BY,
+    Protocol,
+    SplitBy,
+    too_many,
+)
+from bindscope.studies.concepts.protocols import paper_parts
 from bindscope.studies.concepts.recognition import Embedded, Readout, queries
 from bindscope.studies.concepts.registry import ANALYSES
 from bindscope.studies.concepts.scenes import Parts, Scenes, ids_of, split_scenes
@@ -59,7 +68,12 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "decomposition": {"estimators": None},
     "removal": {},
     "alignment": {},
-    "editing": {"estimators": None, "strengths": STRENGTHS},
+    "editing": {
+        "estimators": None,
+        "strengths": STRENGTHS,
+        "types": (),
+        "max_edits": Analysis.model_fields["max_edits"].default,
+    },
     "approximators": {"approximators": APPROXIMATORS, "coverages": (0.8,)},
 }
 _PARTS: Final = ("vectors", "probes", "scores")
@@ -75,6 +89,8 @@ def concepts(
     scenes: Any = None,
     split: Any = None,
     random_state: int = 0,
+    protocol: Protocol = "converged",
+    probe_steps: int = PROBE_STEPS,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int = 1,
 ) -> Result:
@@ -101,6 +117,11 @@ def concepts(
         scene (N,): what is estimated, fitted or scored on it.
     random_state
         Seed of the split and of the approximators.
+    protocol
+        How probes, removals and approximators are fitted: to their optimum, or as in the paper's
+        released code (``"paper"``).
+    probe_steps
+        Of the protocol ``"paper"``: steps of a probe.
     device
         Where approximators and probes are fitted.
     threads
@@ -128,10 +149,22 @@ def concepts(
     chosen = [_analysis(entry, read) for entry in analyses]
     inputs = _inputs(texts, read, chosen, random_state)
     parts, split_by = _parts(split, read, random_state)
+    _check_protocol(protocol, split_by)
+    if protocol == "paper" and isinstance(split, str):
+        parts = paper_parts(len(read.full), random_state)
     with on_threads(threads), hold_device(device_kind(device)) as used, make_current(used):
-        embed = partial(read.embedded, split_by=split_by, parts=parts, device=used)
+        embed = partial(read.embedded, split_by, parts, used, (protocol, probe_steps))
         rows = [*_rows(layers, read.n, chosen, inputs, embed)]
     return Result({"concepts": rows}, _VIEW, _notes(read, split_by, texts, chosen))
+
+
+def _check_protocol(protocol: Protocol, split_by: SplitBy) -> None:
+    if protocol not in PROTOCOLS:
+        raise InputError(
+            WHERE, f"there is no protocol {protocol!r}", f"choose among {', '.join(PROTOCOLS)}"
+        )
+    if protocol == "paper" and split_by != "scenes":
+        raise InputError(WHERE, "the paper's protocol splits by scenes", 'give split="scenes"')
 
 
 def _inputs(
@@ -226,7 +259,9 @@ class _ArrayScenes:
         """Scenes of other numbers of objects."""
         return self.n - len(self.full) - len(self.single)
 
-    def embedded(self, z: Floats, split_by: SplitBy, parts: Parts, device: str) -> Embedded:
+    def embedded(
+        self, split_by: SplitBy, parts: Parts, device: str, how: tuple[Protocol, int], z: Floats
+    ) -> Embedded:
         """Return the embedding of these scenes, of the arrays' (N, d)."""
         single = SingleScenes(z[self.single], self.objects, self.positions)
         return Embedded(
@@ -237,6 +272,7 @@ class _ArrayScenes:
             split_by,
             device,
             parts,
+            *how,
         )
 
 

@@ -92,7 +92,11 @@ def _add_measurements(
     content = {**content, "sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
     read = {role: files for role, files in inputs.items() if role in ("codes", "embeddings")}
     _add_complexity(graph, entry, names, content, read)
-    content |= entry.model_dump(mode="json", include={"estimators", "strengths", "picture"})
+    groups = [group.name for group in dataset.space.groups]
+    content["edited_types"] = [groups.index(name) for name in entry.edited_groups]
+    content |= entry.model_dump(
+        mode="json", include={"estimators", "strengths", "max_edits", "picture"}
+    )
     runs = [implementation for name, implementation in ANALYSES.items() if name != "approximators"]
     graph.add("concept_geometry", names, content, inputs, runs=runs)
 
@@ -140,7 +144,9 @@ def _add_complexity(
 
 def _computed(entry: Analysis) -> dict[str, Any]:
     """Return where and how a job computes: sums depend on both."""
-    return entry.model_dump(mode="json", include={"threads", "device"})
+    how = {"threads", "device", "protocol"}
+    how |= {"probe_steps"} if entry.protocol == "paper" else set()
+    return entry.model_dump(mode="json", include=how)
 
 
 def _sizes(dataset: Dataset) -> list[int]:

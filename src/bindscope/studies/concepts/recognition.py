@@ -24,7 +24,14 @@ from torch.nn.functional import cross_entropy
 from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import Problem, descend
-from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SCORES_AT_ONCE, SplitBy
+from bindscope.studies.concepts.counting import (
+    PROBE_STEPS,
+    ROWS_AT_ONCE,
+    SCORES_AT_ONCE,
+    Protocol,
+    SplitBy,
+)
+from bindscope.studies.concepts.protocols import fit_paper_probes, paper_parts
 from bindscope.studies.concepts.scenes import Flags, Parts, Scenes, completeness, split_scenes
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
@@ -153,11 +160,18 @@ def unit(z: Floats) -> Doubles:
     return z / np.where(norm > 0, norm, 1)
 
 
-def fit_probes(z: Floats, scenes: Scenes, train: Integers, *, device: str = "cpu") -> Readout:
+def fit_probes(
+    z: Floats,
+    scenes: Scenes,
+    train: Integers,
+    *,
+    device: str = "cpu",
+    paper_steps: int | None = None,
+) -> Readout:
     """Fit a linear probe per concept type, and one for the objects present in the scenes.
 
     Embeddings (n, d) of n scenes, of which `train` are fitted. Raises `InputError` if one is not
-    finite, or all are the same.
+    finite, or all are the same. With `paper_steps`, so many are taken as in the released code.
     """
     fitted = np.asarray(z[train], np.float64)
     mean = fitted.mean(axis=0)
@@ -168,22 +182,26 @@ def fit_probes(z: Floats, scenes: Scenes, train: Integers, *, device: str = "cpu
             "those of the training scenes hold numbers that are not finite, or are all the same",
             "look at the model that made them; `bindscope verify` checks the files",
         )
-    part = torch.from_numpy(centered(fitted, mean, spread)).to(device)
-    strength = RIDGE * spread**2
     train_scenes = scenes.take(train)
     present: list[Flags] = [train_scenes.contains_value(k) for k in range(len(scenes.sizes))]
     present.append(train_scenes.contains()[:, scenes.present])
-    fits = [
-        fit_softmax(part, _shares(part_present).to(device), strength) for part_present in present
-    ]
-    weights, converged = zip(*fits, strict=True)
+    targets = [_shares(part_present) for part_present in present]
+    converged, center = True, (mean, spread)
+    if paper_steps:
+        center = (np.zeros_like(mean), 0.0)  # neither an offset nor a constant
+        raw = fit_paper_probes(fitted, targets, paper_steps, device)
+        weights = tuple(np.pad(w, ((0, 0), (0, 1))) for w in raw)
+    else:
+        part = torch.from_numpy(centered(fitted, mean, spread)).to(device)
+        fits = [fit_softmax(part, rows.to(device), RIDGE * spread**2) for rows in targets]
+        weights, converged = tuple(w for w, _ in fits), all(ended for _, ended in fits)
     return Readout(
         concepts=weights[:-1],
         objects=weights[-1],
         candidates=scenes.present,
-        converged=all(converged),
+        converged=converged,
         unseen=int((~present[-1].any(axis=0)).sum()),
-        center=(mean, spread),
+        center=center,
     )
 
 
@@ -236,7 +254,8 @@ class Embedded:
     """Embeddings (n, d) of n scenes, with their split and the maps that decode them.
 
     `readout` defaults to linear probes, fitted on a share of the scenes; `parts` to
-    `scenes.split_scenes`. `single` are scenes of one object, where there are any.
+    `scenes.split_scenes`. `single` are scenes of one object, where there are any. `protocol` is
+    how probes, removals and approximators are fitted, `probe_steps` of `paper`.
     """
 
     def __init__(
@@ -248,11 +267,21 @@ class Embedded:
         split_by: SplitBy = "objects",
         device: str = "cpu",
         parts: Parts | None = None,
+        protocol: Protocol = "converged",
+        probe_steps: int = PROBE_STEPS,
     ) -> None:
         self.z, self.scenes, self.single, self.split_by = z, scenes, single, split_by
-        self.parts, self.device = parts or split_scenes(scenes, split_by), device
-        self.readout = readout or fit_probes(z, scenes, self.parts.probed, device=device)
+        usual = paper_parts(len(scenes)) if protocol == "paper" else split_scenes(scenes, split_by)
+        self.parts, self.device = parts or usual, device
+        self.protocol, self.probe_steps = protocol, probe_steps
+        self.readout = readout or self.fit_probes(z)
         self.completeness = completeness(scenes)
+
+    def fit_probes(self, z: Floats) -> Readout:
+        """Fit probes of embeddings (n, d) of the same scenes, on the same ones of them."""
+        probed, device = self.parts.probed, self.device
+        steps = self.probe_steps if self.protocol == "paper" else None
+        return fit_probes(z, self.scenes, probed, device=device, paper_steps=steps)
 
     @property
     def flags(self) -> list[str]:
@@ -271,6 +300,7 @@ class Embedded:
         """Return the columns that all rows of the embedding share, with `more` flags."""
         return {
             "split_by": self.split_by,
+            "protocol": self.protocol,
             "dim": self.z.shape[1],
             "n_objects": len(self.scenes.present),
             "n_slots": self.scenes.n_slots,

@@ -230,11 +230,17 @@ class ObjectSplit:
 
 
 def split_objects(
-    scenes: Scenes, coverage: float, seed: int, *, validation: float = 0.0
+    scenes: Scenes,
+    coverage: float,
+    seed: int,
+    *,
+    validation: float = 0.0,
+    order: Integers | None = None,
 ) -> ObjectSplit:
     """Draw training objects, up to 100 times until those that do not validate have every value.
 
-    They have it in each slot where other objects do, for learners have vectors by slot. Of the
+    They have it in each slot where other objects do, for learners have vectors by slot. With an
+    `order` of the present objects, its first ones train, whatever they lack. Of the
     present objects a share `coverage` trains, and of these a share `validation` validates, both
     rounded down. The same permutation serves all coverages, unless one is drawn again. Raises
     `InputError` if no object trains, or none is left to test.
@@ -249,9 +255,10 @@ def split_objects(
         )
     n_validation = int(validation * n_train)
     of_slots = [np.unique(scenes.slots[:, slot]) for slot in range(scenes.n_slots)]
-    for draw in range(DRAWS):
-        order = present[rng(seed, OBJECTS, draw).permutation(len(present))]
-        chosen, fitted = order[:n_train], order[: n_train - n_validation]
+    for draw in range(DRAWS if order is None else 1):
+        drawn = present[rng(seed, OBJECTS, draw).permutation(len(present))]
+        drawn = drawn if order is None else order
+        chosen, fitted = drawn[:n_train], drawn[: n_train - n_validation]
         absent = max(
             absent_values(np.intersect1d(fitted, some), some, scenes.sizes) for some in of_slots
         )

@@ -44,6 +44,12 @@ def _edits(graph: Graph, shared: Shared, section: ConceptSection) -> Request | N
     return request if several else None
 
 
+def _whole_edits(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    edited = any(1.0 in entry.strengths for entry in section.analyses)
+    request: Request | None = _measured_by("concept_geometry")(graph, shared, section)
+    return request if edited else None
+
+
 def _coverages(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
     approximated = [entry.complexity for entry in section.analyses if entry.complexity]
     several = any(len(entry.coverages) >= FEWEST_POINTS for entry in approximated)
@@ -59,6 +65,7 @@ def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request 
 
 
 _figure = partial(FigureEntry.build, _HERE)
+_PUBLISHED = "resources/published/concepts.csv"
 
 STUDY = Study(
     name="concepts",
@@ -82,10 +89,11 @@ STUDY = Study(
             "figures:concept_coverage",
             "Recognition of held-out objects by coverage",
             "Held-out object pairs that dual encoders recognize, by the fraction of objects in "
-            "training: objects (left) and concepts (right). Bands: 95 % t intervals over training "
-            "seeds, drawn as dots. Dotted: counting concepts; dashed: chance. A line above the "
-            "dotted one generalizes the pairing. Product encoders are planted controls.",
+            "training: objects (left) and concepts (right). Bands: 95 % t intervals over three or "
+            "more training seeds, drawn as dots. Dotted: counting concepts; dashed: chance. A line "
+            "above the dotted one generalizes the pairing. Product encoders are planted controls.",
             _measured_by("dual_encoder"),
+            _PUBLISHED,
         ),
         _figure(
             "figures:concept_models",
@@ -103,8 +111,29 @@ STUDY = Study(
             "Scene embeddings as sums of one vector per object. Left: R2 out of sample; middle: "
             "retrieval of the scene (or the scene in the other order); right: objects that a probe "
             "decodes from the sum. Filled: object vectors; hollow: sums of value vectors, which "
-            "hold no pairing; gray tick: counting. No intervals are drawn.",
+            "hold no pairing; gray tick: counting; star: published. No intervals are drawn.",
             _measured_by("concept_geometry"),
+            _PUBLISHED,
+        ),
+        _figure(
+            "figures:concept_removal",
+            "Decoding after a part was subtracted",
+            "Probes fitted again after a least-squares part of embeddings was subtracted: values "
+            "(left) and objects (right) decoded, by the part. Controls subtract the part of "
+            "exchanged values or objects. Gray tick: counting values; star: published. No "
+            "intervals are drawn. A part that only its own subtraction lowers holds the quantity.",
+            _measured_by("concept_geometry"),
+            _PUBLISHED,
+        ),
+        _figure(
+            "figures:concept_edits",
+            "Retrieval and decoding after an edit, by estimator",
+            "One object of a scene exchanged in its embedding, strength 1, by estimator of the "
+            "objects' vectors: the real scene is retrieved first (left), probes decode the new "
+            "values (middle), the probe decodes the new pair (right). Gray tick: counting values; "
+            "star: published. Fractions of edits; no intervals are drawn.",
+            _whole_edits,
+            _PUBLISHED,
         ),
         _figure(
             "figures:concept_editing",
@@ -122,9 +151,9 @@ STUDY = Study(
             "Accuracy of probes on embeddings that regressors predict for scenes of unseen "
             "objects, by the fraction of objects that the regressors are fitted on (coverage). "
             "Bands: 95 % intervals over objects. Dotted: counting values only. A line above the "
-            "dotted one generalizes the pairing to new objects; a low one says only that this "
-            "regressor does not.",
+            "dotted one generalizes the pairing to new objects. Stars: published bounds.",
             _coverages,
+            _PUBLISHED,
         ),
         _figure(
             "figures:concept_picture",

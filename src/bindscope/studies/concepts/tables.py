@@ -7,7 +7,7 @@ from typing import get_args
 import pandas as pd
 
 from bindscope.studies.concepts.config import ApproximatorKind
-from bindscope.studies.concepts.counting import SPLITS_BY
+from bindscope.studies.concepts.counting import PROTOCOLS, SPLITS_BY
 from bindscope.studies.concepts.recognition import TARGETS
 from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
 from bindscope.tables.schema import (
@@ -30,7 +30,10 @@ _RECOGNITION, _SPLITS = "`studies.concepts.set_separation`", "`studies.concepts.
 _APPROXIMATORS = "`studies.concepts.approximators`"
 FLAGS = {
     "absent_values": "values that no scene has",
+    "chosen_on_test": "the state of an approximator that recognizes the most objects of the test "
+    "was chosen, as in the released code",
     "diverged": "a loss of a dual encoder was not finite, so that it recognizes nothing",
+    "edits_drawn": "more edits are possible than `max_edits`, and so many were drawn",
     "fewer_dimensions_than_objects": "linear probes cannot distinguish all objects",
     "incomplete": "not every ordered tuple of objects is there once, so that means include what "
     "other objects add",
@@ -295,6 +298,14 @@ _ABOUT = (
         _ANALYSES,
         values=SPLITS_BY,
     ),
+    label(
+        "protocol",
+        "How probes, removals and approximators are fitted: to their optimum, or as in the paper's "
+        "released code. Empty of generalization.",
+        _ANALYSES,
+        values=PROTOCOLS,
+        null="allowed",
+    ),
     count("dim", "dimensions", "Dimensions of the embedding.", _ROWS),
     count("n_objects", "objects", "Objects that are in some scene.", _ROWS),
     count(
@@ -322,7 +333,7 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 CONCEPTS_SCHEMA = TableSchema(
     name="concepts",
-    version=3,
+    version=4,
     description="How embeddings encode the objects of scenes. Analyses: accuracy of probes, sums "
     "over objects and over values, removal of a part, exchange of an object, learners that predict "
     "embeddings of new objects, and what dual encoders recognize of such. A row per embedding, "

@@ -58,7 +58,7 @@ def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
 
     Conditions ask for other scenes or candidates. Runs have `encoder`, `space`, `query_pool`,
     `coverage` and `seed`, and `accuracy`, `floor` and `chance`. Encoders whose products are planted
-    are called that, and come last.
+    are called that, and come last; `configured` is the name without that.
     """
     usual = {
         "analysis_kind": "generalization",
@@ -75,7 +75,7 @@ def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
     ]
     is_planted = rows["kind"] == "product"
     names = rows["encoder"].mask(is_planted, rows["encoder"] + PLANTED)
-    rows = rows.assign(query_pool=pools, encoder=names)
+    rows = rows.assign(query_pool=pools, configured=rows["encoder"], encoder=names)
     return pd.concat([rows[~is_planted], rows[is_planted]])
 
 
@@ -115,7 +115,7 @@ def encoder_models(table: pd.DataFrame) -> pd.DataFrame:
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Return means over seeds of `accuracy` with t intervals, which are empty for one seed."""
-    return _over_runs(rows, GROUP, (ACCURACY,))
+    return _over_runs(rows, [*GROUP, "configured", "kind"], (ACCURACY,))
 
 
 def _over_runs(
@@ -201,6 +201,7 @@ def correlated(models: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
 # --- Embeddings ---------------------------------------------------------------------------------
 
 EMBEDDING = ["analysis", "dataset", "embedding", "vectors"]
+ABOUT = ["analysis_kind", "split_by", "protocol"]  # of all rows of an analysis
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
@@ -231,7 +232,7 @@ def edits_by_strength(edits: pd.DataFrame) -> pd.DataFrame:
         hits=rows["value"] * rows["n_scenes"],
         floors=rows["bag_of_concepts_floor"] * rows["n_scenes"],
     )
-    keys = [*EMBEDDING, "variant", "measure", "stratum", "strength"]
+    keys = [*EMBEDDING, *ABOUT, "variant", "measure", "stratum", "strength"]
     summed = weighted.groupby(keys, sort=False)[["hits", "floors", "n_scenes"]].sum(min_count=1)
     means = summed.reset_index()
     value, floor = (means[name] / means["n_scenes"] for name in ("hits", "floors"))

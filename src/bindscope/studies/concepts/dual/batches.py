@@ -62,7 +62,8 @@ class PairBatch(NamedTuple):
     slots: Ids  # object of each place, (scenes, places), -1 where there is none
     queries: Ids  # objects, ascending, (queries,)
     objects: Bools  # which of them are in which scene, (scenes, queries)
-    concepts: Bools  # which values, of all types, are in which scene, (scenes, tokens)
+    values: Ids  # tokens of values that are queries, ascending, (values,)
+    concepts: Bools  # which of them are in which scene, (scenes, values)
 
 
 class Batches:
@@ -96,11 +97,12 @@ class Batches:
         queries = np.flatnonzero(marked)
         place = np.full(self.n_objects + 1, len(queries))
         place[queries] = np.arange(len(queries))
+        concepts = _marked(self.tokens[slots], self.n_tokens)
+        values = np.arange(self.n_tokens)
+        if most := self.training.max_values:
+            values = np.sort(generator.permutation(np.flatnonzero(concepts.any(axis=0)))[:most])
         return PairBatch(
-            slots,
-            queries,
-            _marked(place[slots], len(queries)),
-            _marked(self.tokens[slots], self.n_tokens),
+            slots, queries, _marked(place[slots], len(queries)), values, concepts[:, values]
         )
 
     def _scenes(self, generator: np.random.Generator) -> Ids:

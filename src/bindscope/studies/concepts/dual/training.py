@@ -15,7 +15,7 @@ from bindscope.fitting import denormals
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, DescentPlan, Run
-from bindscope.fitting.schedules import warm_up_and_cosine
+from bindscope.fitting.schedules import warm_up_and_cosine, warm_up_and_line
 from bindscope.studies.concepts.config import DualEncoders, DualTraining, QueryPool
 from bindscope.studies.concepts.counting import EVALUATIONS
 from bindscope.studies.concepts.dual.batches import (
@@ -27,7 +27,7 @@ from bindscope.studies.concepts.dual.batches import (
 )
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 
-CLIP_NORM = 1.0  # of a gradient
+SCHEDULES = {"cosine": warm_up_and_cosine, "linear": warm_up_and_line}
 TAIL = 0.8  # share of the steps after which a loss should have come to rest
 REST_BITS = 0.1  # by how much it may still fall
 
@@ -138,15 +138,16 @@ def _plan(training: DualTraining) -> DescentPlan:
 
     def optimiser(module: nn.Module) -> Adam:
         named = list(module.named_parameters())
-        decays = [0.0 if name == "log_scale" else training.weight_decay for name, _ in named]
+        fixed = () if training.decays_scale else ("log_scale",)
+        decays = [0.0 if name in fixed else training.weight_decay for name, _ in named]
         return Adam([parameter for _, parameter in named], decays)
 
     return DescentPlan(
         steps=steps,
-        rate=lambda step: warm_up_and_cosine(training.learning_rate, step, steps),
+        rate=lambda step: SCHEDULES[training.schedule](training.learning_rate, step, steps),
         optimiser=optimiser,
         evaluate=lambda step: step in due,
-        clip_norm=CLIP_NORM,
+        clip_norm=training.clip_norm,
     )
 
 
@@ -174,12 +175,14 @@ class _Task:
     def _loss(self, trainee: nn.Module, batch: PairBatch) -> Tensor:
         """Return the loss of concepts plus that of objects, in nats."""
         assert isinstance(trainee, Trainee)
-        slots, queries, objects, concepts = (torch.from_numpy(x).to(self.device) for x in batch)
+        slots, queries, objects, values, concepts = (
+            torch.from_numpy(x).to(self.device) for x in batch
+        )
         encoder, symmetric = trainee.encoder, self.training.loss == "symmetric"
         scale = trainee.log_scale.exp().clamp_max(self.training.max_scale)
         scenes = encoder.scenes(slots)
         to_objects = scale * cosines(scenes, encoder.objects(queries))
-        to_concepts = scale * cosines(scenes, encoder.concepts())
+        to_concepts = scale * cosines(scenes, encoder.concepts()[values])
         return contrastive(to_objects, objects, symmetric) + contrastive(
             to_concepts, concepts, symmetric
         )
