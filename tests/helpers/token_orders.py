@@ -94,6 +94,22 @@ def make_cls_last() -> nn.Module:
     return Wrapped(_timm_vit(), lambda network, x: network.forward_features(x).roll(-1, 1))
 
 
+def make_tokens_first() -> nn.Module:
+    """As in CLIP's own code: (T, B, d)."""
+    return Wrapped(_timm_vit(), lambda network, x: network.forward_features(x).transpose(0, 1))
+
+
+def make_merged() -> nn.Module:
+    """Four tokens become one, as where tokens are merged on the way: nine are a square, too."""
+
+    def run(network: Any, images: Tensor) -> Tensor:
+        tokens = network.forward_features(images)[:, :37]
+        merged: Tensor = tokens[:, 1:].unflatten(1, (9, 4)).mean(2)
+        return torch.cat([tokens[:, :1], merged], 1)
+
+    return Wrapped(_timm_vit(), run)
+
+
 def make_registers_last() -> nn.Module:
     return Wrapped(
         _timm_vit(reg_tokens=4), lambda network, x: network.forward_features(x).roll(-4, 1)

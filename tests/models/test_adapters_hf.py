@@ -273,6 +273,27 @@ def test_towers_of_saved_checkpoints(whole: str, kind: str, tmp_path: Path) -> N
     assert len(model.weights_sha256) == 64
 
 
+def test_a_classifier_in_half_precision_and_shards_is_its_tower(tmp_path: Path) -> None:
+    import transformers
+
+    settings = library_model("dinov2_with_registers").config
+    whole = transformers.Dinov2WithRegistersForImageClassification(settings).half()
+    whole.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    model: Any = load_model(local(tmp_path), None, "cpu")
+    pixels = model.preprocess(scenes())
+    tower = whole.float().eval().dinov2_with_registers
+    with torch.no_grad():
+        expected = by_hooks("dinov2_with_registers", tower, pixels)
+    ours = dict(model.residual_stream(pixels, [0, 1, 2, 3, "final"]))
+    assert all(torch.equal(ours[layer], tokens) for layer, tokens in expected.items())
+    content = json.loads((tmp_path / "config.json").read_text())
+    content["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"its weights are quantized \(bitsandbytes\)"):
+        load_model(local(tmp_path), None, "cpu")
+
+
 def test_missing_weights_are_an_error_not_a_random_layer(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 

@@ -214,8 +214,10 @@ def test_a_type_that_nothing_reads_is_refused_before_its_weights_come(
 ) -> None:
     def download(repo: str, **options: Any) -> str:
         folder = hub.snapshot_download(repo, **options)
-        (hub.cache / "config.json").write_text('{"model_type": "pixtral"}')
+        (hub.cache / "config.json").write_text(json.dumps(settings))
         return folder
+
+    settings: dict[str, Any] = {"model_type": "pixtral"}
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     with pytest.raises(
@@ -224,6 +226,9 @@ def test_a_type_that_nothing_reads_is_refused_before_its_weights_come(
         weights.fetch(CONFIG.source, None, True, ("llava", "qwen"))
     assert hub.asked[1:] == [["config.json"]]
     assert weights.fetch(CONFIG.source, None, True, ("pixtral",))["files"]
+    settings["quantization_config"] = {"quant_method": "awq", "bits": 4}
+    with pytest.raises(ModelError, match=r"its weights are quantized \(awq\)"):
+        weights.fetch(CONFIG.source, None, True, ("pixtral",))
 
 
 def test_vision_models_are_refused_by_their_type_too() -> None:

@@ -172,6 +172,11 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
     assert torch.equal(tokens, library.forward_features(pixels))
     assert model.revision.startswith("local files, content ")
 
+    tuned = library_model("test_vit", {"num_classes": 7})  # fine-tuned to other classes
+    save_file(tuned.state_dict(), file)
+    ((_, tokens),) = load_model(config, None, "cpu").residual_stream(pixels, ["final"])
+    assert torch.equal(tokens, tuned.forward_features(pixels))
+
     wider = configuration(
         "test_vit", {}, **fields, input_px=176, source=f"timm:test_vit:path:{file}"
     )

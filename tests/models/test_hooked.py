@@ -228,6 +228,8 @@ def test_a_residual_network_of_torchvision() -> None:
         ("make_hiera", ["blocks.0"], {}, "read as 56 x 56 patches in raster order(.|\n)*`grid`"),
         ("make_vjepa", ["out"], {}, "read as 8 x 8 patches in raster order"),
         ("make_cls_last", ["out"], {"has_cls": True}, "changes of the image show another order"),
+        ("make_tokens_first", ["out"], {"has_cls": True}, "the first axis is not the images'"),
+        ("make_merged", ["out"], {"has_cls": True}, "read as 3 x 3 patches in raster order"),
         ("make_registers_last", ["out"], {"has_cls": True, "registers": 4}, "another order"),
         ("make_columns_first", ["out"], {}, "another order"),
         ("make_broken", ["blocks.1"], {"has_cls": True}, "not finite(.|\n)*NaN"),
@@ -267,6 +269,26 @@ def test_maps_whose_channels_are_last(
     plain = dict(model.residual_stream(x, [1]))
     assert torch.equal(edited[1], plain[1] + 1.0)
     assert not torch.equal(edited[2], last)
+
+
+@torch.inference_mode()
+def test_a_transformer_of_torchvision() -> None:
+    shape = {"num_layers": 2, "num_heads": 2, "hidden_dim": 32, "mlp_dim": 64}
+    names = [f"encoder.layers.encoder_layer_{number}" for number in (0, 1)]
+    model = load(
+        "python:torchvision.models.vision_transformer:VisionTransformer",
+        *names,
+        options={"image_size": 64, "patch_size": 16, **shape},
+        transform={"input_px": 64},
+        has_cls=True,
+    )
+    x, outputs = model.preprocess(pixels(side=64)), []
+    for name in names:
+        block = model.network.get_submodule(name)
+        block.register_forward_hook(lambda module, inputs, tokens: outputs.append(tokens))
+    model.network(x)
+    ours = dict(model.residual_stream(x, [1, 2]))
+    assert all(torch.equal(ours[layer], outputs[layer - 1]) for layer in (1, 2))
 
 
 def test_cells_of_a_mobile_network_overlap_and_are_not_refused() -> None:

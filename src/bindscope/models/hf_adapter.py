@@ -17,7 +17,15 @@ from bindscope.core.files import read_json
 from bindscope.models import images
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
-from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, resolve, unread
+from bindscope.models.weights import (
+    LOCAL,
+    UNREADABLE,
+    Weights,
+    parse_source,
+    refuse_quantized,
+    resolve,
+    unread,
+)
 
 
 @dataclass(frozen=True)
@@ -436,6 +444,7 @@ def _create(
 def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
     """Return a model of transformers with every weight from safetensors, or ModelError."""
     remedy = "check that config.json and the weights belong together"
+    refuse_quantized(folder, where)
     try:
         model, report = cls.from_pretrained(
             folder, use_safetensors=True, output_loading_info=True, **LOCAL, **options

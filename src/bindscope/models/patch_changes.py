@@ -20,6 +20,7 @@ _SAME = 1e-4  # of the largest value: what two equal passes may differ by
 # Cells of overlapping convolutions can change less than their neighbours: so many need to be right.
 _SHARE = 1 / 3
 _LARGE = 7  # cells on a side, from which neighbours are told from cells at random
+_SMALL_SHARE = 2 / 3  # of patches of smaller grids: a third is met by tokens of merged patches, too
 
 
 def choose_cells(grid: tuple[int, int]) -> NDArray[np.intp]:
@@ -67,12 +68,13 @@ def is_raster(
 ) -> bool:
     """Return whether the cells that change most are those that were changed, or neighbours."""
     rows, columns = grid
-    tolerance = int(is_map or min(grid) >= _LARGE)
+    is_coarse = is_map or min(grid) >= _LARGE
+    tolerance, share = int(is_coarse), _SHARE if is_coarse else _SMALL_SHARE
     row, column = np.divmod(cells, columns)
     distance = np.maximum(abs(most // columns - row), abs(most % columns - column))
     transposed = np.maximum(abs(most % rows - row), abs(most // rows - column))
     near = distance <= tolerance
-    if near.mean() < max(_SHARE, (transposed <= tolerance).mean()):
+    if near.mean() < max(share, (transposed <= tolerance).mean()):
         return False
     edges = (near[column == 0], near[column == columns - 1])
     return is_map or all(edge.any() for edge in edges)

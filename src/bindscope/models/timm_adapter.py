@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from bindscope.config.models import Pretrained
@@ -154,8 +155,12 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
     refuse_exact_gelu(name)
     resolved = resolve(config, weights)
     try:  # strict: timm would only log weights that are missing from the file
+        classes = _classes(resolved.tensors[0])
         model = timm.create_model(
-            name, pretrained=True, pretrained_cfg_overlay={"file": str(resolved.tensors[0])}
+            name,
+            pretrained=True,
+            pretrained_cfg_overlay={"file": str(resolved.tensors[0]), **classes},
+            **classes,
         )
     except UNREADABLE as error:
         raise ModelError(
@@ -164,6 +169,14 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
             "name the model, with its tag, that the weights were saved from",
         ) from error
     return model, resolved.revision, resolved.sha256
+
+
+def _classes(path: Path) -> dict[str, Any]:
+    """Return how many classes a file's head has, which fine-tuning changes; empty without one."""
+    with safe_open(path, "pt") as file:
+        if "head.weight" not in file.keys():  # noqa: SIM118  it is no mapping
+            return {}
+        return {"num_classes": int(file.get_slice("head.weight").get_shape()[0])}
 
 
 def _resize(model: Any, input_px: int | None, where: str) -> int:

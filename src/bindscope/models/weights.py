@@ -175,13 +175,25 @@ def _refuse_type(repo: str, revision: str, types: Sequence[str]) -> None:
     """Refuse a model of a type that is not listed, by its config.json alone."""
     only = ["config.json"]
     folder = huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=only)
-    kind = read_json(Path(folder) / "config.json", "take another revision").get("model_type")
+    kind = refuse_quantized(Path(folder), repo).get("model_type")
     if kind not in types:
         raise ModelError(
             repo,
             f"models of type {kind!r} are not supported; nothing else of it was downloaded",
             f"use one of {', '.join(types)}",
         )
+
+
+def refuse_quantized(folder: Path, where: str) -> dict[str, Any]:
+    """Return a folder's config.json; ModelError if it says that weights are quantized."""
+    settings: dict[str, Any] = read_json(folder / "config.json", "take another revision")
+    if how := settings.get("quantization_config"):
+        raise ModelError(
+            where,
+            f"its weights are quantized ({how.get('quant_method')})",
+            "use the checkpoint that they were made from",
+        )
+    return settings
 
 
 def _manifest(source: str, repo: str, weights: Weights) -> dict[str, Any]:
