@@ -13,6 +13,7 @@ from test_binding_id_claims import row_of, table_of, verdicts
 from bindscope.config.loading import load_config, load_file
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
+from bindscope.studies.binding_id.cost import _engine
 from bindscope.studies.binding_id.experiments.positions import RELEASED, SHARES
 from bindscope.studies.binding_id.figures import binding_id_sweeps
 from bindscope.studies.binding_id.findings import with_outcomes
@@ -167,3 +168,13 @@ def test_what_does_not_fit_is_named(
     }
     with pytest.raises(ConfigError, match=words):
         load_config({"datasets": [], "studies": {"binding_id": section}}, "c.yaml")
+
+
+def test_scores_that_are_written_out_are_forecast() -> None:
+    (model,) = load_file(PRESET).model_dump(mode="json")["studies"]["binding_id"]["models"]
+    plain, eager = (
+        _engine({**model, "kind": "published", "attention": attention}).memory(2, 10, 1, 500, 4)
+        for attention in ("sdpa", "eager")
+    )
+    scores = 4 * 10 * 28 * 1485**2  # bytes, rows, heads, tokens of the image
+    assert plain + 2 * scores < eager < plain + 4 * scores

@@ -39,6 +39,8 @@ class _Engine:
         Tokens of an object, and of a color or an item.
     pixels
         Numbers of an image as the model reads it.
+    eager
+        Whether scores of attention are written out, and their softmax.
     unknown
         What of it is a guess.
     """
@@ -49,6 +51,7 @@ class _Engine:
     object_tokens: int = 2
     word_tokens: int = 1
     pixels: float = 0
+    eager: bool = False
     unknown: str = ""
 
     def memory(self, contexts: int, batch: int, at_once: int, n_tokens: int, queries: int) -> float:
@@ -64,6 +67,8 @@ class _Engine:
         each = batch * (self.bytes_each * context + 4 * self.pixels)
         each += self.bytes_each * self.tokens**2
         read = self.bytes_each * batch * self.tokens * (3 * model.hidden + 4 * model.width)
+        if self.eager:
+            read += 3 * self.bytes_each * batch * model.heads * self.tokens**2
         answered = at_once * (2 * self.bytes_each * cache + 20 * queries * model.vocabulary)
         return float(contexts * each + max(read, answered))
 
@@ -86,6 +91,7 @@ def _engine(content: Content) -> _Engine:
         object_tokens=sum((ceil(_SLOT_PX * n / _IMAGE_PX) + 2 * pad) ** 2 for n in grids),
         word_tokens=2,
         pixels=3 * side**2,
+        eager=content.get("attention") == "eager",
         unknown=unknown_size(source),
     )
 
