@@ -5,11 +5,12 @@ from hashlib import sha1
 import numpy as np
 import pytest
 from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, name_of, ranked, uniform
-from datasets_by_hand import dataset
+from datasets_by_hand import counted, dataset
 from pydantic import ValidationError
 
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import HashedSplit
+from bindscope.config.observed import HashedImagesSplit
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
 
@@ -48,6 +49,15 @@ def test_hashed_codes_are_those_of_the_buckets():
         assert codes == [bits for bits in everything if bucket[bits] in buckets[split]]
 
 
+def test_validation_without_buckets_has_the_feature_codes_of_train():
+    space = uniform((4, 4), 0, 6)
+    rule = {"rule": "hashed_feature_codes", "salt": "s", "buckets": 7, "test": [0, 3], "val": []}
+    train, val, test = (texts(feature_codes(dataset(space, rule), split)) for split in SPLITS)
+    assert train == val
+    assert not set(train) & set(test)
+    assert len(train) + len(test) == len(feature_codes(dataset(space), "train"))
+
+
 def test_too_many_ranked_codes_are_refused():
     with pytest.raises(ConfigError, match=r"toy\.split\.n_feature_codes.*ask for 800.*has 784"):
         feature_codes(dataset(PAPER, ranked(600, 100, 100)), "test")
@@ -72,5 +82,11 @@ def test_only_values_that_occur_are_listed():
 def test_unknown_splits_and_empty_buckets_are_refused():
     with pytest.raises(ValueError, match="no split 'dev'"):
         feature_codes(dataset(PAPER), "dev")
+    with pytest.raises(ValidationError, match="test"):
+        HashedSplit(rule="hashed_feature_codes", test=[])
     with pytest.raises(ValidationError, match="val"):
-        HashedSplit(rule="hashed_feature_codes", val=[])
+        HashedImagesSplit(rule="hashed_images", val=[])
+    table = {"kind": "table", "path": "objects.csv", "values": {"color": ["a", "b"]}}
+    read = {"rule": "hashed_feature_codes", "val": []}
+    with pytest.raises(ValidationError, match="val is empty"):
+        dataset(counted(2, color=2), read, source=table)

@@ -107,14 +107,14 @@ def test_a_large_preset_has_a_small_twin_that_needs_neither_gpu_nor_download(nam
 @pytest.mark.parametrize(
     ("probes", "targets", "has_figure"),
     [
-        (["linear-plain", "quadratic"], None, True),
-        (["linear-plain", "quadratic"], ["chained"], False),
-        (["quadratic", "paper"], None, True),
+        (["linear-plain", "quadratic", "paper"], None, True),
+        (["linear-plain", "quadratic", "paper"], ["chained"], False),
+        (["linear-plain", "quadratic"], None, False),
         (["linear", "paper"], None, False),
         (["linear-plain"], None, False),
     ],
 )
-def test_families_are_compared_where_two_were_fitted_to_the_same_plain_targets(
+def test_families_are_compared_where_three_were_fitted_to_the_same_plain_targets(
     tmp_path: Path, probes: list[str], targets: list[str] | None, has_figure: bool
 ) -> None:
     config = yaml.safe_load((FOLDER.parent / "config.yaml").read_text(encoding="utf-8"))

@@ -44,7 +44,8 @@ from bindscope.studies.binding_information.figures.curves import (
 )
 from bindscope.studies.binding_information.figures.structure import paper_cost, structure
 from bindscope.studies.binding_information.figures.truth import calibration
-from bindscope.studies.binding_information.published import slug
+from bindscope.studies.binding_information.names import PAPERS
+from bindscope.studies.binding_information.published import beside, slug
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, CURVE_SCHEMA
 from bindscope.studies.binding_information.sharing_cost import SceneLosses, sharing_costs
 from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
@@ -198,6 +199,50 @@ def stars(figure):
     return points[~np.isnan(points).any(axis=1)]
 
 
+def filled_stars(figure):
+    """Return x and y of the paper's marks of the same protocol."""
+    lines = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "*"]
+    filled = [line for line in lines if line.get_color() == style.PAPER_MARK["color"]]
+    return [point for line in filled for point in line.get_xydata().tolist()]
+
+
+def test_a_published_value_is_filled_where_protocol_and_input_agree(published):
+    released = paper_table().assign(protocol="paper")
+    for table, sides, n_filled in (
+        (released, {"dinov2-large": 256}, 4),
+        (released, {"dinov2-large": 224}, 0),
+        (released, {"dinov2-large": None}, 0),
+        (paper_table(), {"dinov2-large": 256}, 0),
+    ):
+        for module in (tokens, structure):
+            figure = module.draw(table, published, sides=sides)
+            assert len(stars(figure)) == 4 - (module is structure)  # patches are not in it
+            assert len(filled_stars(figure)) == (len(stars(figure)) if n_filled else 0)
+            hollow = "published value, other protocol" in words(figure)
+            assert hollow == (not n_filled)
+    ours = paper_table().assign(probe="our-" + paper_table()["probe"])
+    beside_ours = beside(pd.concat([released, ours]), published, {"dinov2-large": 256})
+    assert set(beside_ours[beside_ours["same"]]["our_family"].str.endswith(PAPERS)) == {True}
+    assert beside_ours["same"].mean() == 0.5
+
+
+def test_the_papers_occlusion_is_marked_on_scenes_of_its_size(trends):
+    names = {"occlusion-clevr-060": 0.6, "occlusion-clevr-320": 3.2}
+    rows = [
+        make_row("dino", tokens=tokens, dataset=name, kind="hf", layer="4")
+        for name in names
+        for tokens in ("cls", "mean")
+    ]
+    statistics = statistics_table([(name, height, 0.1) for name, height in names.items()])
+    for n_objects, n_stars in ((12, 2), (24, 0)):
+        cells = dict.fromkeys(names, n_objects)
+        figure = occlusion.draw(make_table(rows), statistics, cells, trends=trends)
+        assert len(stars(figure)) == n_stars
+        assert not filled_stars(figure)
+    figure = occlusion.draw(make_table(rows), statistics, dict.fromkeys(names, 12), trends=trends)
+    np.testing.assert_allclose(stars(figure), [[0.6, 45.0], [3.2, 58.7]])
+
+
 def test_resolution_draws_families_against_the_side_of_the_input(trends):
     losses = {"vit-24": 17.0, "vit-48": 12.0, "vit-96": 14.0}
     rows = [make_row(name, loss_given=loss) for name, loss in losses.items()]
@@ -238,10 +283,10 @@ def test_the_papers_resolutions_are_marked_where_scenes_and_models_agree(trends,
         np.testing.assert_allclose(sorted(points), [[224, 47.7], [336, 56.4]])
 
 
-def costs_of(model, bits, dataset="colorshape"):
+def costs_of(model, bits, dataset="colorshape", protocol=""):
     """The cost of sharing of one model on [CLS], the same for every scene."""
     plain = np.random.default_rng(0).gamma(4.0, 2.0, 50)
-    both = {"quadratic": plain, "quadratic_reuse": plain + bits}
+    both = {f"quadratic{protocol}": plain, f"quadratic_reuse{protocol}": plain + bits}
     names = (dataset, model, "cls")
     return sharing_costs((names, f, SceneLosses({0: x}, None)) for f, x in both.items())
 
@@ -266,10 +311,23 @@ def test_structure_shows_the_cost_of_sharing(published):
         shared[name] -= 2.0
     shared["loss_object_bits"] += 2.0
     number = paper_cost(published)
-    costs = costs_of(slug(number["model"]), 2.0, slug(number["dataset"]))
-    figure = structure.draw(pd.concat([both, shared]), published, (), costs)
+    names, table = (slug(number["model"]), slug(number["dataset"])), pd.concat([both, shared])
+    ours, released = (costs_of(names[0], 2.0, names[1], p) for p in ("", PAPERS))
+    assert [cost.released for cost in (*ours, *released)] == [False, True]
+    # Only probes by the paper's protocol have no linear map of each object.
+    sides = {names[0]: 256}
+    for protocol, costs, input_px in (
+        ("converged", ours, sides),
+        ("paper", ours, sides),
+        ("paper", released, {}),
+    ):
+        figure = structure.draw(table.assign(protocol=protocol), published, (), costs, input_px)
+        assert "Not comparable" in " ".join(words(figure))
+        assert [2.4, 0] not in stars(figure).tolist()
+    figure = structure.draw(table.assign(protocol="paper"), published, (), released, sides)
     assert "Not comparable" not in " ".join(words(figure))
     assert [2.4, 0] in stars(figure).tolist()
+    assert filled_stars(figure)
 
 
 def test_structure_draws_intervals_and_seeds():
@@ -290,9 +348,9 @@ def test_probes_of_one_family_have_a_row_each():
     rows.append(rows[0] | {"probe": "longer", "binding_lower_bound_bits": 9.0})
     (axes,) = tokens.draw(make_table(rows)).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["longer", "quadratic", "neural\nnet"]
+    assert labels == ["longer, [CLS]", "quadratic, [CLS]", "neural net, [CLS]"]
     places = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
-    assert sorted(round(place) for place in places) == [0, 1, 2]
+    np.testing.assert_allclose(np.diff(sorted(places)), 1)
 
 
 def test_files_are_the_same_bytes_and_hold_no_date(tmp_path):
@@ -372,6 +430,7 @@ def write_inputs(folder, table):
         "groups": {"colorshape": groups, "smaller": groups},
         "model_groups": [],
         "positive_controls": ["vit-objects"],
+        "input_sides": [],
         "cells": {"colorshape": 6, "smaller": 2},
         "information": {"bootstrap_samples": 50, "bootstrap_seed": 0},
     }

@@ -12,11 +12,11 @@ from bindscope.config.codes import BalancedSpace, UniformSpace
 UNIFORM = [  # sizes, min_objects, max_objects
     ((1,), 1, 1),
     ((4,), 1, 3),
-    ((1, 1), 1, 16),
+    ((1, 1), 1, 1),
     ((1, 3), 1, 2),
     ((2, 2), 1, 4),
     ((3, 2), 2, 4),
-    ((3, 3), 1, 16),
+    ((3, 3), 1, 9),
     ((3, 3), 5, 5),
     ((2, 4), 3, 6),
     ((4, 3), 2, 5),
@@ -24,6 +24,9 @@ UNIFORM = [  # sizes, min_objects, max_objects
     ((2, 2, 2), 1, 8),
     ((2, 3, 2), 2, 4),
     ((2, 1, 2, 2), 1, 4),
+    ((1, 1), 0, 1),  # and the empty scene
+    ((3, 2), 0, 4),
+    ((2, 2, 2), 0, 3),
 ]
 BALANCED = [  # sizes, chosen, n_objects
     ((1, 1), (1, 1), 1),

@@ -44,6 +44,7 @@ TABLE = ROOT / "resources/reference/rehearsals.csv"
 FURTHER = (
     "binding_id",
     "binding_id_published",
+    "binding_information_published",
     "calibration",
     "clevr",
     "clevr_rendered",

@@ -33,6 +33,7 @@ TOWERS = {
     "facebook/vit-mae-base": (12, 1, 14),
     "openai/clip-vit-base-patch32": (12, 1, 7),
     "openai/clip-vit-large-patch14": (24, 1, 16),
+    "openai/clip-vit-large-patch14-336": (24, 1, 24),
     "google/siglip-base-patch16-256": (12, 0, 16),
 }
 

@@ -158,7 +158,7 @@ def mae(folder: Path, size: str, narrow: int) -> None:
     )
 
 
-def clip(folder: Path, size: str, patch: int, narrow: int) -> None:
+def clip(folder: Path, size: str, patch: int, narrow: int, px: int = 224) -> None:
     """Write openai/clip-vit-<size>-patch<patch>: both towers, projections and tokenizer."""
     tokens = write_clip(folder, ())
     text_width, text_heads = (512, 8) if size == "base" else (768, 12)
@@ -182,7 +182,7 @@ def clip(folder: Path, size: str, patch: int, narrow: int) -> None:
     vision = {
         **sides,
         "intermediate_size": 4 * sides["hidden_size"],
-        "image_size": 224,
+        "image_size": px,
         "patch_size": patch,
         "model_type": "clip_vision_model",
         "projection_dim": joint,
@@ -203,18 +203,18 @@ def clip(folder: Path, size: str, patch: int, narrow: int) -> None:
         "transformers_version": None,
     }
     processor = {
-        "crop_size": 224,
+        "crop_size": px,
         "do_center_crop": True,
         "do_normalize": True,
         "do_resize": True,
         "feature_extractor_type": "CLIPFeatureExtractor",
         **CLIP,
         "resample": 3,
-        "size": 224,
+        "size": px,
     }
     write(folder, config=config, preprocessor_config=processor)
     save(folder, transformers.CLIPModel(transformers.AutoConfig.from_pretrained(folder)), 4)
-    add_buffers(folder, 77, (224 // patch) ** 2 + 1)
+    add_buffers(folder, 77, (px // patch) ** 2 + 1)
 
 
 def add_buffers(folder: Path, context: int, patches: int) -> None:
@@ -274,6 +274,7 @@ HF: dict[str, Callable[[Path, int], None]] = {
     "facebook/vit-mae-base": lambda f, n: mae(f, "base", n),
     "openai/clip-vit-base-patch32": lambda f, n: clip(f, "base", 32, n),
     "openai/clip-vit-large-patch14": lambda f, n: clip(f, "large", 14, n),
+    "openai/clip-vit-large-patch14-336": lambda f, n: clip(f, "large", 14, n, 336),
     "google/siglip-base-patch16-256": lambda f, n: siglip(f, "base", n),
 }
 """Writers of a snapshot by repository."""

@@ -16,6 +16,7 @@ from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, RandomWords, pl
 from bindscope.scenes.render import BLOCK, render_scenes, write_scenes
 
 DENSE = Canvas(size=48, box=8, margin=1, capacity=12)  # jams now and then
+TOUCHING = Canvas(size=50, box=8, margin=4, capacity=12, gap=0)
 
 
 def _dataset(seed: int = 0, side: int = 6, **render: object) -> Dataset:
@@ -91,7 +92,7 @@ def _slow_place(canvas: Canvas, words: RandomWords, scene: int, n: int) -> list[
             for word in block_words.tolist():
                 x = canvas.margin + ((word >> 32) * free >> 32)
                 y = canvas.margin + ((word & 0xFFFFFFFF) * free >> 32)
-                reach = canvas.box + canvas.margin
+                reach = canvas.box + (canvas.margin if canvas.gap is None else canvas.gap)
                 if all(max(abs(x - a), abs(y - b)) >= reach for a, b in places):
                     places.append((x, y))
                 if len(places) == n:
@@ -99,14 +100,25 @@ def _slow_place(canvas: Canvas, words: RandomWords, scene: int, n: int) -> list[
     raise AssertionError("no room")
 
 
-def test_placement_equals_its_slow_twin_where_scenes_jam() -> None:
+@pytest.mark.parametrize("canvas", [DENSE, TOUCHING])
+def test_placement_equals_its_slow_twin_where_scenes_jam(canvas: Canvas) -> None:
     words = RandomWords(7, "test", 50)
     counts = np.tile([12, 0, 3, 12], 25)
-    places = place("uniform", DENSE, words, counts, "here")
+    places = place("uniform", canvas, words, counts, "here")
     for scene, n in enumerate(counts):
-        expected = _slow_place(DENSE, words, scene, n) if n else []
+        expected = _slow_place(canvas, words, scene, n) if n else []
         assert sorted(map(tuple, places[scene, :n].tolist())) == sorted(expected)
         assert (places[scene, n:] < 0).all()
+
+
+@pytest.mark.parametrize("rule", ["uniform", "grid"])
+def test_boxes_with_a_gap_of_their_own_may_touch_and_keep_off_the_edge(rule: str) -> None:
+    canvas = Canvas(size=44, box=9, margin=4, capacity=9, gap=0) if rule == "grid" else TOUCHING
+    places = place(rule, canvas, RandomWords(0, "train", 0), np.full(500, 9), "here")[:, :9]
+    assert places.min() == 4
+    assert places.max() == canvas.size - 4 - canvas.box
+    apart = np.abs(places[:, :, None] - places[:, None]).max(axis=-1)[:, *np.triu_indices(9, 1)]
+    assert apart.min() == canvas.box
 
 
 def test_a_scene_without_room_is_named() -> None:
@@ -126,6 +138,9 @@ def test_a_canvas_too_small_for_any_arrangement_is_refused(placement: str) -> No
     drawn = _dataset(size_px=61, object_px=18, margin_px=2, placement=placement)
     with pytest.raises(ConfigError, match="set size_px to at least 62"):
         render_scenes(drawn, "train", 0, np.zeros((0, 36), np.uint8))
+    touching = _dataset(size_px=57, object_px=18, margin_px=2, gap_px=0, placement=placement)
+    with pytest.raises(ConfigError, match="set size_px to at least 58"):
+        render_scenes(touching, "train", 0, np.zeros((0, 36), np.uint8))
 
 
 def test_codes_and_datasets_that_cannot_be_drawn_are_refused() -> None:

@@ -9,11 +9,13 @@ from math import cos, pi, sin, sqrt
 import numpy as np
 import pytest
 from datasets_by_hand import dataset, uniform
+from pydantic import ValidationError
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import Area, Dataset
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
+from bindscope.scenes.pillow_shapes import draw_scene
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import outlines, stamps
 
@@ -176,6 +178,45 @@ def test_stamps_hold_two_colors_and_masks_say_where(area: Area) -> None:
 def _dataset(n_colors: int, n_shapes: int, object_px: int, area: Area = "equal") -> Dataset:
     space = uniform(2, color=n_colors, shape=n_shapes)
     return dataset(space, render={"kind": "shapes", "object_px": object_px, "area": area})
+
+
+def test_shapes_of_the_binding_problem_paper_have_the_areas_of_its_code() -> None:
+    """Pixels at 16 px, counted in images of the released code, with whose they agree one by one."""
+    expected = {
+        "circle": {221},
+        "square": {289},
+        "triangle": {87, 94},  # sums are rounded, so they depend on the position
+        "diamond": {145},
+        "pentagon": {165},
+        "hexagon": {170, 172},
+        "cross": {145},
+        "star": {106},
+    }
+    shapes = {"kind": "shapes", "object_px": 16, "area": "pillow", "gap_px": 0}
+    data = dataset(uniform(1, color=1, shape=8), render=shapes)
+    drawn = render_scenes(data, "train", 0, np.eye(8, dtype=np.uint8))
+    areas = drawn["masks"].sum(axis=(1, 2)).tolist()
+    assert [a for s, a in zip(SHAPES, areas, strict=True) if a not in expected[s]] == []
+    colored = (drawn["images"] == COLORS["red"]).all(axis=-1)
+    np.testing.assert_array_equal(colored, drawn["masks"] == 1)
+
+
+def test_of_two_shapes_that_touch_the_later_one_covers_the_edge() -> None:
+    squares = [(4, 4, 20, 20), (20, 4, 36, 20)]
+    image, mask = draw_scene(44, squares, [1, 3], 2)  # red and blue
+    assert mask[4:21, 4:20].all()
+    assert (mask[4:21, 20:37] == 2).all()
+    assert (mask > 0).sum() == 17 * 33
+    assert tuple(image[10, 20]) == COLORS["blue"]
+    image, mask = draw_scene(44, [], [], 2)
+    assert (image == BACKGROUND).all()
+    assert not mask.any()
+
+
+def test_shapes_wider_than_their_box_need_a_margin() -> None:
+    shapes = {"kind": "shapes", "area": "pillow", "margin_px": 0}
+    with pytest.raises(ValidationError, match="set margin_px to 1 or more"):
+        dataset(uniform(1, color=2, shape=2), render=shapes)
 
 
 @pytest.mark.parametrize(("groups", "culprit"), [((9, 8), "color"), ((8, 9), "shape")])

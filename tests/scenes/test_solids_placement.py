@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from solid_scenes import NATURAL, OCCLUSION, codes, dataset
 
 from bindscope.codes.sampling import sample_codes
@@ -104,6 +105,15 @@ def test_camera_and_lights_are_shifted_within_their_jitter() -> None:
         assert np.abs(shifts.mean(axis=0)).max() < 0.25 * most
     heights = [s.camera.position[2] for s in scenes]
     np.testing.assert_allclose(np.array(heights) - camera[:, 2], 2.0, atol=2e-6)
+
+
+def test_a_camera_that_is_shifted_along_the_ground_alone_keeps_its_height() -> None:
+    composer = _composer(dataset(camera_jitter=(0.5, 0.5, 0), camera_height=0.2))
+    shifts = np.array([composer.compose(i, codes(1)[0]).camera.jitter for i in range(30)])
+    assert (np.abs(shifts[:, :2]).max(axis=0) > 0.4).all()
+    assert not shifts[:, 2].any()
+    with pytest.raises(ValidationError, match=r"camera_jitter \(0.3\) can put a camera at height"):
+        dataset(camera_jitter=(0, 0, 0.3), camera_height=0.2)
 
 
 def test_what_cannot_fit_is_refused_before_anything_is_placed() -> None:

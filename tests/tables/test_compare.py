@@ -146,7 +146,7 @@ def test_published_numbers_stand_beside_the_same_setting_only():
     assert not len(beside(shifted, numbers))
     assert "another H(O)" in why_not(shifted, numbers)[0]
     assert "no dataset of that name" in why_not(default_table(), numbers)[0]
-    assert "1 of 22" in " ".join(why_not(paper_table(), numbers))
+    assert "5 of 25" in " ".join(why_not(paper_table(), numbers))
     assert slug("openai/clip-vit-large-patch14-336") == "clip-vit-large-patch14-336"
 
 

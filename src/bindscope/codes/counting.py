@@ -47,7 +47,7 @@ def by_counts(
     sizes: Sequence[int], ways: Callable[[tuple[int, ...]], int]
 ) -> dict[tuple[int, ...], int]:
     """Tabulate positive `ways` per vector of counts of used values, in lexicographic order."""
-    vectors = product(*(range(1, size + 1) for size in sizes))
+    vectors = product(*(range(size + 1) for size in sizes))
     return {counts: n_ways for counts in vectors if (n_ways := ways(counts))}
 
 

@@ -97,10 +97,13 @@ def _ranked(
 def _hashed(
     rule: HashedSplit, split: str, codes: npt.NDArray[np.uint8], where: str
 ) -> npt.NDArray[np.int64]:
-    """Select the codes whose digest, modulo the number of buckets, is a bucket of the split."""
+    """Select the codes whose digest, modulo the number of buckets, is a bucket of the split.
+
+    Validation without buckets of its own has the codes of train.
+    """
     buckets = np.array([int(text, 16) % rule.buckets for text in _digests(codes, rule.salt)])
     ranges = {"test": rule.test, "val": rule.val}
-    if split == "train":
+    if split == "train" or not ranges[split]:
         mine = ~np.isin(buckets, rule.test + rule.val)
     else:
         mine = np.isin(buckets, ranges[split])

@@ -42,7 +42,9 @@ class UniformSpace(ConfigModel):
 
     kind: Literal["uniform"]
     groups: Groups
-    min_objects: PositiveInt = Field(1, description="Smallest number of objects in a scene.")
+    min_objects: NonNegativeInt = Field(
+        1, description="Smallest number of objects in a scene; 0: empty scenes occur too."
+    )
     max_objects: PositiveInt = Field(description="Largest number of objects in a scene.")
 
     @model_validator(mode="after")
@@ -116,6 +118,11 @@ class HashedSplit(BucketSplit):
     """A feature code's sha1 modulo `buckets` decides its split."""
 
     rule: Literal["hashed_feature_codes"]
+    val: tuple[NonNegativeInt, ...] = Field(
+        (2,),
+        description="Buckets of the validation split; none: it has the feature codes of train "
+        "(only of scenes that are rendered).",
+    )
 
 
 AnySplit = Annotated[
@@ -130,7 +137,7 @@ AnySplit = Annotated[
 ]
 
 
-Area = Literal["equal", "released"]
+Area = Literal["equal", "released", "pillow"]
 
 
 class ShapesRenderer(ConfigModel):
@@ -142,6 +149,12 @@ class ShapesRenderer(ConfigModel):
     margin_px: NonNegativeInt = Field(
         4, description="Smallest distance of two boxes, and of a box from the image's edge."
     )
+    gap_px: NonNegativeInt | None = Field(
+        None,
+        exclude_if=lambda gap: gap is None,  # it enters no key of scenes that have one distance
+        description="Smallest distance of two boxes, if another than `margin_px`; 0: they may "
+        "touch.",
+    )
     placement: Literal["uniform", "grid"] = Field(
         "uniform",
         description="`uniform`: anywhere without overlap; `grid`: one object per cell of the "
@@ -150,12 +163,18 @@ class ShapesRenderer(ConfigModel):
     area: Area = Field(
         "equal",
         description="`equal`: all shapes have the same number of pixels, so that no count of "
-        "colored pixels names a shape; `released`: the binding problem paper's stamps, whose areas "
-        "name their shapes.",
+        "colored pixels names a shape; `released`: shapes as large as their box, whose areas name "
+        "them; `pillow`: as the binding problem paper's code draws them, regular polygons and one "
+        "pixel wider than the box.",
     )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.area == "pillow" and not self.margin_px:
+            raise ValueError(
+                "shapes of `area: pillow` are a pixel wider than their box; set margin_px to 1 "
+                "or more"
+            )
         if self.object_px + 2 * self.margin_px > self.size_px:
             raise ValueError(
                 f"an object of {self.object_px} px with margins of {self.margin_px} px "
@@ -357,6 +376,8 @@ def _object_numbers(space: Space) -> tuple[int, int]:
 def _read_problem(dataset: Dataset) -> str | None:
     """Say what does not go with a source."""
     assert dataset.source is not None
+    if isinstance(dataset.split, HashedSplit) and not dataset.split.val:
+        return "split.val is empty: scenes that are read are dealt out, so name its buckets"
     if not isinstance(dataset.split, (*READ_SPLITS, HashedSplit)):
         return (
             f"split rule {dataset.split.rule!r} draws scenes, and this dataset's are read from its "

@@ -264,6 +264,13 @@ class Pretrained(ModelEntry):
         description="Side of the input image; other than the model's own: position embeddings are "
         "interpolated. Default: the model's own.",
     )
+    preprocessing: Literal["own", "binding_problem"] = Field(
+        "own",
+        exclude_if=lambda rule: rule == "own",  # it enters no key of models with their own
+        description="`own`: resized with the checkpoint's filter, antialiased, to whole patches. "
+        "`binding_problem`: as in that paper's code: bilinear without antialiasing, and pixels "
+        "beyond the last whole patch are cut (256 px: the last 4). Of `hf:` only.",
+    )
     overrides: dict[str, Any] = Field(
         default_factory=dict,
         description="Changes to the model's configuration, for random weights only (tiny models).",
@@ -291,6 +298,15 @@ class Pretrained(ModelEntry):
     @classmethod
     def _pinned(cls, source: str) -> str:
         return pinned(source)
+
+    @model_validator(mode="after")
+    def _has_preprocessing(self) -> Self:
+        if self.preprocessing != "own" and not self.source.startswith("hf:"):
+            raise ValueError(
+                f"preprocessing: {self.preprocessing} is for sources `hf:`; leave it out, or name "
+                "the checkpoint on the Hugging Face hub"
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_architecture(self) -> Self:

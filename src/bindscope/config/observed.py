@@ -91,7 +91,7 @@ class BucketSplit(ConfigModel):
     def _disjoint(self) -> Self:
         if both := set(self.test) & set(self.val):
             raise ValueError(f"buckets {sorted(both)} are in two splits")
-        if max(*self.test, *self.val) >= self.buckets:
+        if max((*self.test, *self.val)) >= self.buckets:
             raise ValueError(f"bucket numbers run from 0 to {self.buckets - 1}")
         return self
 

@@ -6,6 +6,7 @@ files that come with it.
 
 from __future__ import annotations
 
+from math import hypot
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
@@ -91,8 +92,8 @@ class SolidsRenderer(ConfigModel):
         description="Degrees that the camera looks down; left out: it looks at the centre of "
         "the ground.",
     )
-    camera_jitter: NonNegative = Field(
-        0.5, description="Largest shift of the camera along each axis."
+    camera_jitter: NonNegative | tuple[NonNegative, NonNegative, NonNegative] = Field(
+        0.5, description="Largest shift of the camera along each axis; or along x, y and z."
     )
     light_jitter: NonNegative = Field(
         1.0, description="Largest shift of each light along each axis."
@@ -135,12 +136,14 @@ class SolidsRenderer(ConfigModel):
             raise ValueError("hidden is [smallest, largest]: exchange the two")
         if self.hidden and self.places:
             raise ValueError("hidden finds the places of objects: give one of hidden and places")
-        if self.camera_height <= self.camera_jitter:
+        jitter = self.camera_jitter
+        x, y, z = jitter if isinstance(jitter, tuple) else (jitter, jitter, jitter)
+        if self.camera_height <= z:
             raise ValueError(
-                f"camera_jitter ({self.camera_jitter}) can put a camera at height "
+                f"camera_jitter ({z}) can put a camera at height "
                 f"{self.camera_height} under the ground; lower it below the height"
             )
-        if self.camera_distance - self.camera_jitter * 2**0.5 <= self.extent * 2**0.5 + 1:
+        if self.camera_distance - hypot(x, y) <= self.extent * 2**0.5 + 1:
             raise ValueError(
                 f"a camera {self.camera_distance} from the centre can stand among objects up to "
                 f"{self.extent} from it along both axes; raise camera_distance or lower extent"

@@ -243,11 +243,16 @@ def load(
     trained_px = _trained_px(settings, where)
     px = config.input_px or _own_px(settings, processor, where)
     patch = _side(settings.patch_size, "patch", where)
-    images.check_input_px(px, patch, where)
+    as_released = config.preprocessing == "binding_problem"
+    if not as_released:
+        images.check_input_px(px, patch, where)
     model = _create(family, settings, config, resolved, where)
     digest = resolved.sha256 if resolved else state_sha256(model.state_dict())
     freeze(model, device)
-    resized = px != trained_px
+    resized = px - px % patch != trained_px
+    preprocessing = transform(processor, family, px, where)
+    if as_released:
+        preprocessing = images.as_in_binding_problem(preprocessing, patch)
 
     def forward(pixels: Tensor) -> Tensor:
         return family.run(model, pixels, resized)
@@ -258,7 +263,7 @@ def load(
         network=model,
         blocks=list(model.get_submodule(family.blocks)),
         norm=model.get_submodule(family.norm),
-        transform=transform(processor, family, px, where),
+        transform=preprocessing,
         token_map=_token_map(family, settings, px // patch, patch),
         dim=int(settings.hidden_size),
         revision=resolved.revision if resolved else f"random weights, seed {config.seed}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,16 +40,19 @@ class Transform:
     objects away that the labels count. So the whole image is resized to the input's side `px`, and
     images that have it already are left as they are. `mode` is "nearest", "bilinear" or "bicubic",
     antialiased, on uint8 and on the CPU whatever the model's device, so that every device sees the
-    same pixels. Mean and deviation are per channel, of values in [0, 1].
+    same pixels. Mean and deviation are per channel, of values in [0, 1]. `cut_px` rows and columns
+    of the resized image, the last ones, are cut.
     """
 
     px: int
     mode: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    antialias: bool = True
+    cut_px: int = 0
 
     def __call__(self, images: NDArray[np.uint8], device: torch.device, where: str) -> Tensor:
-        """Transform a batch, uint8 (B, H, W, 3) to float32 (B, 3, px, px) on a device."""
+        """Transform a batch, uint8 (B, H, W, 3) to float32 (B, 3, s, s), s = px - cut_px."""
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
             raise ModelError(
                 where,
@@ -57,7 +60,9 @@ class Transform:
                 "give whole images with three channels of 0 to 255, colors last",
             )
         pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).permute(0, 3, 1, 2)
-        pixels = resized(pixels, self.px, self.mode)
+        pixels = resized(pixels, self.px, self.mode, self.antialias)
+        side = self.px - self.cut_px
+        pixels = pixels[..., :side, :side]
         if device.type == "cuda":
             pixels = pixels.pin_memory()
         # Widened and brought into torch's order of axes in one pass over memory.
@@ -69,13 +74,29 @@ class Transform:
         return values.sub_(mean).div_(std)
 
 
-def resized(pixels: Tensor, px: int, mode: str = "bicubic") -> Tensor:
-    """Resize images (B, 3, H, W) to a side of `px`; those that have it stay as they are."""
+def resized(pixels: Tensor, px: int, mode: str = "bicubic", antialias: bool = True) -> Tensor:
+    """Resize images (B, 3, H, W) to a side of `px`; those that have it stay as they are.
+
+    Without antialiasing the result is not rounded: float32.
+    """
     if pixels.shape[2:] == (px, px):
         return pixels
+    antialias = antialias and mode != "nearest"
     return torch.nn.functional.interpolate(
-        pixels, size=(px, px), mode=mode, antialias=mode != "nearest"
+        pixels if antialias or mode == "nearest" else pixels.float(),
+        size=(px, px),
+        mode=mode,
+        antialias=antialias,
     )
+
+
+def as_in_binding_problem(transform: Transform, patch_px: int) -> Transform:
+    """Return the transform of the binding problem paper's code.
+
+    The whole image is resized bilinearly without antialiasing. A convolution without padding does
+    not see the pixels beyond the last whole patch.
+    """
+    return replace(transform, mode="bilinear", antialias=False, cut_px=transform.px % patch_px)
 
 
 def check_input_px(px: int, patch_px: int, where: str) -> None:

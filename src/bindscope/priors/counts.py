@@ -87,6 +87,8 @@ def count_levels(space: CodeSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
     allowed = _allowed(space)
     levels: list[set[int]] = [set(), set()]
     for rows, columns in space.covers():
+        if not rows:  # the empty scene
+            continue
         for level_values, used, across in ((levels[0], rows, columns), (levels[1], columns, rows)):
             possible = [n for n, ways in enumerate(_row_ways(used, across, (), allowed)) if ways]
             level_values.update(range(min(possible) + 1, max(possible) + 1))

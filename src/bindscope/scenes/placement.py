@@ -36,13 +36,25 @@ Words64 = NDArray[np.uint64]
 class Canvas:
     """Pixels: sides of the image and of an object's box, distances of boxes and edge.
 
-    `capacity` is the largest number of objects in a scene of the dataset.
+    `margin` is the distance from the edge, `gap` that of two boxes (None: as large). `capacity` is
+    the largest number of objects in a scene of the dataset.
     """
 
     size: int
     box: int
     margin: int
     capacity: int
+    gap: int | None = None
+
+    @property
+    def pitch(self) -> int:
+        """Smallest distance of the corners of two boxes along an axis."""
+        return self.box + (self.margin if self.gap is None else self.gap)
+
+    @property
+    def span(self) -> int:
+        """Pixels along an axis that boxes with a gap after each of them may take."""
+        return self.size - 2 * self.margin + self.pitch - self.box
 
     @property
     def n_grid(self) -> int:
@@ -52,12 +64,12 @@ class Canvas:
     @property
     def n_fitting(self) -> int:
         """Boxes per side of the densest packing; no arrangement holds more than its square."""
-        return (self.size - self.margin) // (self.box + self.margin)
+        return self.span // self.pitch
 
     def check(self, where: str) -> None:
         """Refuse with ConfigError a canvas that cannot hold `capacity` objects."""
         if self.n_fitting < self.n_grid:
-            least = self.margin + self.n_grid * (self.box + self.margin)
+            least = self.size - self.span + self.n_grid * self.pitch
             raise ConfigError(
                 where,
                 f"{self.capacity} objects of {self.box} px with margins of {self.margin} px do not "
@@ -127,10 +139,8 @@ def place(rule: str, canvas: Canvas, words: RandomWords, counts: Indices, where:
 
 def _on_grid(canvas: Canvas, words: RandomWords, n: int) -> Int16:
     """Return a jittered place in every cell of the grid, int16 (n, n_grid^2, 2)."""
-    edges = canvas.margin + np.arange(canvas.n_grid + 1) * (canvas.size - canvas.margin) // (
-        canvas.n_grid
-    )
-    free = (np.diff(edges) - canvas.box - canvas.margin + 1).astype(np.uint64)
+    edges = canvas.margin + np.arange(canvas.n_grid + 1) * canvas.span // canvas.n_grid
+    free = (np.diff(edges) - canvas.pitch + 1).astype(np.uint64)
     pairs = np.stack(np.meshgrid(np.arange(len(free)), np.arange(len(free))), axis=-1)
     cells = pairs.reshape(-1, 2)
     return edges[cells].astype(np.int16) + words.numbers((JITTER,), 0, (n, len(cells)), free[cells])
@@ -179,7 +189,7 @@ def _scan(
     Places taken, int16 (2, capacity, n), and how many they are (n,) are changed in place; `counts`
     (n,) are wanted.
     """
-    reach = canvas.box + canvas.margin
+    reach = canvas.pitch
     columns = np.ascontiguousarray(candidates.transpose(1, 2, 0))
     for x, y in columns:
         most = int(filled.max())

@@ -1,11 +1,12 @@
 """Colored shapes on white: the ColorShape scenes of arXiv 2606.03976.
 
-All shapes have equal areas unless the released ones are configured, whose areas differ: there the
-number of pixels of a color names its shape. Edges are hard: smoothed ones would have as many pixels
-as the perimeter is long, which names the shape as well.
+All shapes have equal areas unless others are configured, whose areas differ: there the number of
+pixels of a color names its shape. Edges are hard: smoothed ones would have as many pixels as the
+perimeter is long, which names the shape as well.
 
 An object of color c and shape s is a stamp that is drawn once and copied into all scenes. Because
-boxes never overlap, a stamp is copied whole, background included.
+boxes never overlap, a stamp is copied whole, background included. The paper's own shapes
+(`area: pillow`) are wider than their boxes and are drawn one over the other (`pillow_shapes`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from bindscope.core.array_types import Doubles, UInt8
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
-from bindscope.scenes.placement import Canvas, RandomWords, place
+from bindscope.scenes.pillow_shapes import draw_scene
+from bindscope.scenes.placement import Canvas, Int16, RandomWords, place
 
 STAR_INNER = 0.45  # radius of a star's inner points over that of its outer points
 CROSS_BAR = 0.25  # width of a cross's bars over its size
@@ -136,11 +138,18 @@ def render(
     scene, cell = np.nonzero(objects)
     counts = np.bincount(scene, minlength=len(objects))
     rank = np.arange(len(scene)) - np.repeat(np.cumsum(counts) - counts, counts)
-    canvas = Canvas(config.size_px, box, config.margin_px, largest)
+    canvas = Canvas(config.size_px, box, config.margin_px, largest, config.gap_px)
     words = RandomWords(dataset.seed, split, start)
     corners = place(config.placement, canvas, words, counts, f"dataset {dataset.name!r}, {split}")
     x, y = corners[scene, rank].astype(np.intp).T
 
+    boxes = np.full((len(objects), largest, 4), -1, np.int16)
+    boxes[scene, rank] = np.stack([x, y, x + box, y + box], axis=-1)
+    cells = np.full((len(objects), largest), -1, np.int16)
+    cells[scene, rank] = cell
+    if config.area == "pillow":
+        images, masks = _draw_with_pillow(config.size_px, boxes, cells, counts, n_shapes)
+        return {"images": images, "masks": masks, "boxes": boxes, "cells": cells}
     drawn, covered = stamps(box, config.area, n_colors, n_shapes)
     images = np.full((len(objects), config.size_px, config.size_px * 3), BACKGROUND, np.uint8)
     _windows(images, box, box * 3)[scene, y, x * 3] = drawn.reshape(-1, box, box * 3)[cell]
@@ -148,12 +157,20 @@ def render(
     _windows(masks, box, box)[scene, y, x] = (
         covered[cell % n_shapes] * (rank + 1).astype(np.uint8)[:, None, None]
     )
-    boxes = np.full((len(objects), largest, 4), -1, np.int16)
-    boxes[scene, rank] = np.stack([x, y, x + box, y + box], axis=-1)
-    cells = np.full((len(objects), largest), -1, np.int16)
-    cells[scene, rank] = cell
     shape = (len(objects), config.size_px, config.size_px, 3)
     return {"images": images.reshape(shape), "masks": masks, "boxes": boxes, "cells": cells}
+
+
+def _draw_with_pillow(
+    size_px: int, boxes: Int16, cells: Int16, counts: NDArray[np.intp], n_shapes: int
+) -> tuple[UInt8, UInt8]:
+    """Draw scenes one by one; see `pillow_shapes`."""
+    images = np.empty((len(boxes), size_px, size_px, 3), np.uint8)
+    masks = np.empty((len(boxes), size_px, size_px), np.uint8)
+    for i, n_objects in enumerate(counts.tolist()):
+        corners = [(a, b, c, d) for a, b, c, d in boxes[i, :n_objects].tolist()]
+        images[i], masks[i] = draw_scene(size_px, corners, cells[i, :n_objects].tolist(), n_shapes)
+    return images, masks
 
 
 def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
@@ -176,7 +193,7 @@ def palette_sizes(dataset: SceneDistribution, object_px: int, area: Area) -> tup
                 f"{len(known)} ({', '.join(known)})",
                 f"lower the group's size to {len(known)} or less",
             )
-    masks = outlines(object_px, area)[:n_shapes]
+    masks = outlines(object_px, "equal" if area == "equal" else "released")[:n_shapes]
     if len(np.unique(masks.reshape(n_shapes, -1), axis=0)) < n_shapes:
         raise ConfigError(
             f"dataset {dataset.name!r}, render.object_px",

@@ -159,3 +159,6 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
     paper = make_table([row | {"model_kind": "hf"} for row in rows_of("assumed_prior")])
     stars = natural.draw(paper, assigned(10.0), ["photos"], CELLS, MODELS, named)
     assert np.allclose(positions(stars.axes[0], "*"), [[39.9, 0.0], [47.0, 0.0]])
+    unnamed = named.assign(model="")  # the least and the largest of all models
+    stars = natural.draw(paper, assigned(10.0), ["photos"], CELLS, MODELS, unnamed)
+    assert np.allclose(positions(stars.axes[0], "*"), [[39.9, -0.4], [47.0, -0.4]])

@@ -269,8 +269,9 @@ def test_fits_by_the_papers_protocol_are_shown_as_a_family_of_their_own():
     table = make_table(
         [make_row(), make_row(probe="linear"), make_row() | {"probe": "paper", "protocol": "paper"}]
     )
-    for figure in (tokens.draw(table), structure.draw(table)):
-        assert {"quadratic", "quadratic\npublished protocol"} <= set(words(figure))
+    assert {"quadratic", "quadratic\npublished protocol"} <= set(words(structure.draw(table)))
+    bars = {"quadratic, [CLS]", "quadratic, published protocol, [CLS]"}
+    assert bars <= set(words(tokens.draw(table)))
     numbers = read_papers_table(RESOURCES)
     by_protocol = paper_table().assign(protocol="paper")
     assert len(beside(by_protocol, numbers)) == len(beside(paper_table(), numbers)) > 0

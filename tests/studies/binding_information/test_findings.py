@@ -420,6 +420,7 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
         "22",
         "21.7",
         "3",
+        "other",
         "arXiv 2606.03976, Table 3",
     ] in cells
     none = section(chapter_of(default_table()), "published")

@@ -127,7 +127,7 @@ class SolidComposer:
 
 def camera_of(config: SolidsRenderer, rng: np.random.Generator) -> Camera:
     """Return a scene's camera, shifted by the scene's random numbers."""
-    shift = rng.uniform(-1, 1, 3) * config.camera_jitter
+    shift = rng.uniform(-1, 1, 3) * np.asarray(config.camera_jitter)
     camera = Camera.on_clevrs_side(
         config.camera_height, config.camera_distance, config.camera_pitch, shift
     )

@@ -74,6 +74,7 @@ COMPARED = (
     Column("paper", "value", "number", format="g"),
     Column("here", "ours", "number", format=".3g"),
     Column("seeds", "n_seeds", "number", format=".0f"),
+    Column("protocol", "protocol"),
     Column("source", "where"),
 )
 TRENDS = (
@@ -136,13 +137,16 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
     `here` says what a histogram reaches on the run's own scenes.
     """
     published, trends = read_papers_table(inputs), read_trends(inputs)
-    compared = beside(table, published)
+    sides = {model["name"]: model.get("input_px") for model in inputs.content.get("models", ())}
+    compared = beside(table, published, sides)
+    compared["protocol"] = compared["same"].map({True: "same", False: "other"})
     reasons = why_not(table, published)
     histogram = _histogram_words(read_histograms(inputs), read_color_cues(inputs))
     if len(compared):
         text = (
             "Same dataset, model, token input and probe family as in the binding problem paper. "
-            "Values of this run are means over probe seeds, under the configured protocol. "
+            "Values of this run are means over probe seeds. The protocol is the same if the probe "
+            "has `protocol: paper` and the model reads images of the paper's size. "
             "docs/tables.md explains the quantities."
         )
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ COLUMNS = [
     "table",
     "dataset",
     "model",
+    "input_px",
     "layer",
     "tokens",
     "probe",
@@ -93,16 +95,27 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.rpartition("/")[2].lower()).strip("-")
 
 
-def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+def input_sides(inputs: Inputs) -> dict[str, int | None]:
+    """Return the configured side of each model's input, pixels; None: its own."""
+    return {side["name"]: side["input_px"] for side in inputs.content["input_sides"]}
+
+
+def beside(
+    table: pd.DataFrame,
+    published: pd.DataFrame,
+    sides: Mapping[str, int | None] = MappingProxyType({}),
+) -> pd.DataFrame:
     """Put our number beside each published one where dataset, model, tokens and probe agree.
 
     A dataset agrees if it has the paper's name and an H(O) that rounds to the printed one; the
-    paper's layer `last` is our deepest one; our value, `ours`, is the mean over seeds. Empty where
-    nothing is comparable.
+    paper's layer `last` is our deepest one; our value, `ours`, is the mean over seeds. `same` says
+    whether the model's input (`sides`, pixels; None: its own) and the protocol of the probe agree
+    too. Empty where nothing is comparable.
     """
     rows = last_layers(measured(table))
     ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
-    ours["family"] = ours["family"].astype(str).str.removesuffix(PAPERS)  # of no row: floats
+    ours["our_family"] = ours["family"].astype(str)  # of no row: floats
+    ours["family"] = ours["our_family"].str.removesuffix(PAPERS)
     parts = []
     for quantity, numbers in published.groupby("quantity", sort=False):
         if quantity not in ours or (numbers["model"] == "").all():
@@ -114,10 +127,13 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
         our_rows = ours.rename(columns={**new_names, "family": "probe", str(quantity): "ours"})
         names = ["our_dataset", "our_model", "tokens", "probe"]
         both = published_rows.merge(
-            our_rows[[*names, "our_probe", "our_layer", "ours", "n_seeds"]], on=names
+            our_rows[[*names, "our_probe", "our_family", "our_layer", "ours", "n_seeds"]], on=names
         )
         parts.append(both.dropna(subset=["value", "ours"]))
-    compared = pd.concat(parts) if parts else published.iloc[:0].assign(ours=0.0)
+    compared = pd.concat(parts) if parts else published.iloc[:0].assign(ours=0.0, our_family="")
+    configured = [str(sides.get(str(name)) or "") for name in compared.get("our_model", ())]
+    same_input = compared["input_px"] == pd.Series(configured, compared.index, dtype=str)
+    compared["same"] = same_input & compared["our_family"].str.endswith(PAPERS)
     same = {name for name in compared["dataset"].unique() if _same_entropy(table, published, name)}
     return compared[compared["dataset"].isin(same)].reset_index(drop=True)
 
@@ -163,9 +179,10 @@ def trend_of(
     """Return what a figure shows of the numbers that the paper reports of a study.
 
     Marks are the numbers that belong to a dataset and a model of this run, with `our_dataset` and
-    `our_model`; the note has all of them in a sentence or two. A dataset agrees if it has the
-    paper's name and as many possible objects (`cells`), a model if it is that checkpoint. Which
-    probe the paper read them with is not stated beside these numbers.
+    `our_model`; the note has all of them in a sentence or two. A dataset agrees if its name is, or
+    starts with, the paper's and it has as many possible objects (`cells`); a model if it is that
+    checkpoint, or the paper names none. Which probe the paper read them with is not stated beside
+    these numbers, so none is of the `same` protocol.
     """
     rows = trends[trends["study"] == study] if trends is not None else pd.DataFrame()
     if not len(rows):
@@ -179,16 +196,15 @@ def _trend_beside(
 ) -> pd.DataFrame:
     rows = measured(table)
     rows = rows[rows["model_kind"].isin(["hf", "timm"])]
-    here = set(zip(rows["dataset"], rows["model"], strict=True))
-    compared = trends.assign(
-        our_dataset=trends["dataset"].map(slug), our_model=trends["model"].map(slug)
-    )
+    here = rows[["dataset", "model"]].drop_duplicates().add_prefix("our_")
+    both = trends[trends["value"].notna()].merge(here, how="cross")
     agree = [
-        (row.our_dataset, row.our_model) in here
+        f"{row.our_dataset}-".startswith(f"{slug(str(row.dataset))}-")
+        and slug(str(row.model)) in ("", row.our_model)
         and (row.cells == "" or cells.get(str(row.our_dataset)) == int(str(row.cells)))
-        for row in compared.itertuples()
+        for row in both.itertuples()
     ]
-    return compared[pd.Series(agree, index=compared.index, dtype=bool) & compared["value"].notna()]
+    return both[pd.Series(agree, index=both.index, dtype=bool)].assign(same=False)
 
 
 def _trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
@@ -203,7 +219,7 @@ def _trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
         reported.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
     text = f"Binding problem paper ({trends['source'].iloc[0]}): {'; '.join(reported)}."
     if len(marks):
-        return f"{text} Its probe is not stated; stars on [CLS] show the numbers."
+        return f"{text} Its probe is not stated; hollow stars on [CLS] show the numbers."
     return f"{text} Not comparable with this run, which has other scenes or models."
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from bindscope.core.array_types import Doubles
 from bindscope.statistics.bootstrap import cluster_numbers, paired_difference
+from bindscope.studies.binding_information.names import PAPERS
 from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
 _LOSSES = ".object_bits_of_scenes"
@@ -56,7 +57,11 @@ def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> SceneLosses:
 
 
 class SharingCost(NamedTuple):
-    """The cost, bits per scene: over seeds with its 95 % interval, and of every seed."""
+    """The cost, bits per scene: over seeds with its 95 % interval, and of every seed.
+
+    `released`: of probes fitted by the paper's protocol, whose heads hold no linear map of their
+    own; those of ours do, and do not share it.
+    """
 
     dataset: str
     model: str
@@ -65,6 +70,7 @@ class SharingCost(NamedTuple):
     low: float
     high: float
     seed_costs: tuple[float, ...]
+    released: bool = False
 
 
 def sharing_cost(
@@ -92,22 +98,25 @@ def sharing_costs(
 
     `fits` are (dataset, model, tokens), family and losses of fits at one layer per model and token
     input; other families are passed over. Fits of one family and seed (of several ranks, say) are
-    averaged; seeds that diverged are left out.
+    averaged; seeds that diverged are left out. Families that end with `names.PAPERS` are compared
+    with one another.
     """
-    losses: dict[Names, dict[str, dict[int, list[Doubles]]]] = {}
+    losses: dict[tuple[Names, bool], dict[str, dict[int, list[Doubles]]]] = {}
     clusters: dict[Names, npt.NDArray[np.integer] | None] = {}
-    for names, family, of_scenes in fits:
+    for names, name, of_scenes in fits:
+        family, released = name.removesuffix(PAPERS), name.endswith(PAPERS)
         if family in (PLAIN, SHARED):
-            by_seed = losses.setdefault(names, {PLAIN: {}, SHARED: {}})[family]
+            both = losses.setdefault((names, released), {PLAIN: {}, SHARED: {}})
             clusters[names] = of_scenes.clusters
             for probe_seed, bits in of_scenes.by_seed.items():
                 if np.isfinite(bits).all():
-                    by_seed.setdefault(probe_seed, []).append(bits)
+                    both[family].setdefault(probe_seed, []).append(bits)
     costs = []
-    for names, families in losses.items():
+    for (names, released), families in losses.items():
         if seeds := sorted(families[PLAIN].keys() & families[SHARED].keys()):
             plain, shared = (
                 [np.mean(families[family][s], axis=0) for s in seeds] for family in (PLAIN, SHARED)
             )
-            costs.append(sharing_cost(names, plain, shared, clusters[names], n_samples, seed))
+            cost = sharing_cost(names, plain, shared, clusters[names], n_samples, seed)
+            costs.append(cost._replace(released=released))
     return costs

@@ -110,7 +110,13 @@ def _about_table(
     table = graph.select("table", table="binding_information")
     # The words are in no code key: figures follow them here.
     families = {probe.family: list(probe.words(probe.family)) for probe in section.probes}
-    content = {**_order(shared, section), "families": families, **(content or {})}
+    # A list: names of models are no keys of a spec.
+    sides = [
+        {"name": name, "input_px": getattr(model, "input_px", None)}
+        for name, model in shared.models.items()
+    ]
+    about = {"families": families, "input_sides": sides}
+    content = {**_order(shared, section), **about, **(content or {})}
     return Request({"table": table, **inputs}, content, reads or {})
 
 
@@ -138,7 +144,7 @@ def _several_layers(graph: Graph, shared: Shared) -> bool:
 
 
 def _structure(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
-    """Ask where plain targets of two families, or of two protocols, were fitted to one place."""
+    """Ask where plain targets of three families or protocols were fitted to one place."""
     probes = {probe.name: probe for probe in section.probes}
     fits = last_layer_fits(graph, shared)
     plain: dict[tuple[str, ...], set[tuple[str, str]]] = {}
@@ -147,11 +153,23 @@ def _structure(graph: Graph, shared: Shared, section: InformationSection) -> Req
         if "plain" in probe.targets and not probe.patches:
             place = tuple(fit.wildcards[name] for name in ("dataset", "model", "tokens"))
             plain.setdefault(place, set()).add((probe.family, probe.protocol))
-    if not any(len(models) > 1 for models in plain.values()):
+    if not any(len(families) >= FEWEST_POINTS for families in plain.values()):
         return None
     compared = [fit for fit in fits if probes[fit.wildcards["probe"]].family in (PLAIN, SHARED)]
     content = {"information": section.information.model_dump(mode="json")}
     return _about_table(graph, shared, section, content, {"fits": ("details",)}, fits=compared)
+
+
+def _tokens(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
+    """Ask where a model was read with several probes, or from several token inputs."""
+    bars: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for fit in last_layer_fits(graph, shared):
+        dataset, model, *bar = (
+            fit.wildcards[name] for name in ("dataset", "model", "probe", "tokens")
+        )
+        bars.setdefault((dataset, model), set()).add((bar[0], bar[1]))
+    several = any(len(of_model) > 1 for of_model in bars.values())
+    return _about_table(graph, shared, section) if several else None
 
 
 def _training(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
@@ -301,8 +319,8 @@ STUDY = Study(
             "layer, by token input and probe. Bars: lower bounds; lines: 95 % intervals over "
             "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
             "problem paper's formula, H(O) - CE; crosses: the same without a representation"
-            "{published value|; stars: published values}.",
-            _table_where(last_layer_fits),
+            "{published value|; stars: published values, hollow if protocol or input differ}.",
+            _tokens,
             _PUBLISHED,
         ),
         _figure(

@@ -229,8 +229,9 @@ def layer_places(rows: pd.DataFrame) -> pd.Series[float]:
 
 
 def family_order(families: Iterable[str]) -> list[str]:
-    """Order families: linear, quadratic, ..., attention; new ones behind."""
-    return name_order(families, known_families())
+    """Order families: linear, quadratic, ..., attention; the paper's protocol, then new ones."""
+    known = known_families()
+    return name_order(families, [*known, *(f"{family}{PAPERS}" for family in known)])
 
 
 def token_order(tokens: Iterable[str]) -> list[str]:

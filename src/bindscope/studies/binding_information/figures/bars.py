@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,6 @@ from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import crossed, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
-    PAPER_MARK,
     handle,
     note_above,
     reference_line,
@@ -28,6 +28,7 @@ from bindscope.studies.binding_information.figures.shared import (
     binding_and,
     bound_bar,
     cross_baselines,
+    draw_star,
     has_assumed_prior,
     marked,
     table_as,
@@ -35,6 +36,7 @@ from bindscope.studies.binding_information.figures.shared import (
 from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.published import (
     beside,
+    input_sides,
     read_papers_table,
     read_trends,
     table_note,
@@ -60,56 +62,45 @@ from bindscope.studies.binding_information.views import (
 )
 from bindscope.tables.quoted import name_order
 
-_COLUMNS = 3
 _BAR = 0.8
+_HEADING = 0.9  # of a model's name above its bars, which are 1 apart
+_GAP = 0.4  # below a model's bars
 
 
-@figure(binding_and(published=read_papers_table))
+@figure(binding_and(published=read_papers_table, sides=input_sides))
 def tokens(
-    table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
+    table: pd.DataFrame,
+    published: pd.DataFrame | None = None,
+    models: Sequence[str] = (),
+    sides: Mapping[str, int | None] = MappingProxyType({}),
 ) -> Figure:
-    """Draw B_O by model (panels), probe (rows) and token input (bars).
+    """Draw B_O: a panel per dataset, models below one another, a bar per probe and token input.
 
     Where a model has several bars, those with one are left out. Numbers of the paper are stars
-    where dataset, model, tokens and probe agree, else words.
+    where dataset, model, tokens and probe family agree, else words.
     """
     rows = last_layers(measured(table))
     rows = rows[rows[PAPER_WHOLE.value].notna() | rows[WHOLE.value].notna()]
     some(rows, "No model other than the known-answer encoders was measured.")
     rows = _compared(rows)
-    marks = beside(table, published) if published is not None else pd.DataFrame()
+    marks = beside(table, published, sides) if published is not None else pd.DataFrame()
     labels = model_labels(rows, models)
     panels = {
-        (dataset, model): rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
+        dataset: _bars(rows[rows["dataset"] == dataset], models)
         for dataset in sorted(rows["dataset"].unique())
-        for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
     }
-    baselines = {name: strongest_baselines(table, name, WHOLE) for name, _ in panels}
-    ticks = {key: _ticks(part) for key, part in panels.items()}
-    counts = [len(tick) for tick in ticks.values()]
-    columns = min(_COLUMNS, len(panels))
-    most = [max(counts[i : i + columns]) for i in range(0, len(counts), columns)]
-    heights = [0.75 + 0.34 * n for n in most]
-    inches = (1.0 + sum(heights), 0)
-    grid = wrapped(panels, columns, inches, sharex=True, height_ratios=heights)
-    for i, ((dataset, model), axes) in enumerate(grid.panels.items()):
-        part, probes = panels[dataset, model], ticks[dataset, model]
-        _tokens(axes, part, list(probes))
-        for mark in marks.to_dict("records"):
-            if (mark["our_dataset"], mark["our_model"], mark["quantity"]) == (
-                dataset,
-                model,
-                PAPER_WHOLE.value,
-            ):
-                slot = _slots(part, mark["our_probe"])[mark["tokens"]]
-                axes.plot(mark["value"], list(probes).index(mark["our_probe"]) + slot, **PAPER_MARK)
-        several = rows["dataset"].nunique() > 1
-        axes.set_title(f"{labels[model]}\n{dataset}" if several else labels[model], pad=14)
+    heights = [0.75 + 0.21 * (part["place"].max() + 1.5) for part in panels.values()]
+    grid = wrapped(panels, 1, (1.0 + sum(heights), 0), height_ratios=heights)
+    baselines = {name: strongest_baselines(table, name, WHOLE) for name in panels}
+    for dataset, axes in grid.panels.items():
+        part = panels[dataset]
+        _tokens(axes, part, labels)
+        _token_stars(axes, part, marks)
+        if len(panels) > 1:
+            axes.set_title(dataset, pad=14)
         entropy = marked("H(O)", has_assumed_prior(part))
         reference_line(axes, part[WHOLE.entropy].iloc[0], entropy, vertical=True)
         cross_baselines(axes, baselines[dataset])
-        axes.set_yticks(range(len(probes)), list(probes.values()))
-        axes.set_ylim(most[i // columns] - 0.4, -0.6)
     grid.label("B_O, bits per scene")
     without = handle("same, probe without input", marker="x", color=GREY, linestyle="none")
     further = [without] if rows["null_loss_object_bits"].notna().any() else []
@@ -130,34 +121,61 @@ def _compared(rows: pd.DataFrame) -> pd.DataFrame:
     return both[bars > 1] if (bars > 1).any() else both
 
 
-def _ticks(part: pd.DataFrame) -> dict[str, str]:
-    """Return each probe's name under its row: its family's, or its own where several share that."""
-    family_of = dict(zip(part["probe"], part["family"], strict=True))
-    ticks: dict[str, str] = {}
-    for family in family_order(family_of.values()):
-        same = sorted(probe for probe, of in family_of.items() if of == family)
-        ticks |= {probe: label_family(family).tick if len(same) == 1 else probe for probe in same}
-    return ticks
+def _bars(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
+    """Order a dataset's bars, and say at which `place` each is and what its `tick` says.
+
+    A tick names the probe's family, or the probe where several share that, and the token input.
+    """
+    names = name_order(rows["model"], models)
+    by_family = rows.groupby(["model", "family"])["probe"].transform("nunique")
+    words = rows["family"].map(lambda family: label_family(family).name)
+    words = words.where(by_family == 1, rows["probe"])
+    token_words = rows["tokens"].map(lambda tokens: label_tokens(tokens).name)
+    rows = rows.assign(tick=words + ", " + token_words)
+    order = {
+        "model": names,
+        "family": family_order(rows["family"]),
+        "tokens": token_order(rows["tokens"]),
+    }
+    keys = [rows[name].map(known.index) for name, known in order.items()]
+    rows = rows.assign(**dict(zip(("a", "b", "c"), keys, strict=True)))
+    rows = rows.sort_values(["a", "b", "probe", "c"], kind="stable").reset_index(drop=True)
+    return rows.assign(place=rows.index + _HEADING + rows["a"] * (_HEADING + _GAP))
 
 
-def _slots(part: pd.DataFrame, probe: str) -> dict[str, float]:
-    """Offset of each token input's bar within its probe's row."""
-    inputs = token_order(part.loc[part["probe"] == probe, "tokens"])
-    height = _BAR / max(2, len(inputs))
-    return {token: (i - (len(inputs) - 1) / 2) * height for i, token in enumerate(inputs)}
-
-
-def _tokens(axes: Axes, part: pd.DataFrame, probes: Sequence[str]) -> None:
+def _tokens(axes: Axes, part: pd.DataFrame, labels: Mapping[str, str]) -> None:
     values_along_x(axes)
     zero_line(axes, vertical=True)
-    for i, probe in enumerate(probes):
-        slots = _slots(part, probe)
-        for row in part[part["probe"] == probe].to_dict("records"):
-            y, height = i + slots[row["tokens"]], 0.9 * _BAR / max(2, len(slots))
-            color = label_tokens(row["tokens"]).color
-            bound_bar(axes, row, y, height, color, WHOLE, PAPER_WHOLE)
-            without_input = row[WHOLE.entropy] - row["null_loss_object_bits"]
-            axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
+    for row in part.to_dict("records"):
+        color = label_tokens(row["tokens"]).color
+        bound_bar(axes, row, row["place"], _BAR, color, WHOLE, PAPER_WHOLE)
+        without_input = row[WHOLE.entropy] - row["null_loss_object_bits"]
+        axes.plot(without_input, row["place"], "x", color=GREY, markersize=4, zorder=3)
+    for model, place in part.groupby("model")["place"].min().items():
+        axes.annotate(
+            labels[str(model)],
+            (0, place - _HEADING),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            fontweight="bold",
+        )
+    axes.set_yticks(part["place"], part["tick"])
+    axes.set_ylim(part["place"].max() + 0.6, -0.6)
+
+
+def _token_stars(axes: Axes, part: pd.DataFrame, marks: pd.DataFrame) -> None:
+    if not len(marks):
+        return
+    names = {"our_dataset": "dataset", "our_model": "model", "our_probe": "probe"}
+    numbers = marks[marks["quantity"] == PAPER_WHOLE.value]
+    numbers = numbers.drop(columns=list(names.values())).rename(columns=names)
+    where = ["dataset", "model", "probe", "tokens"]
+    both = numbers[[*where, "value", "same"]].merge(part[[*where, "place"]], on=where)
+    for mark in both.to_dict("records"):
+        draw_star(axes, mark["value"], mark["place"], mark["same"])
 
 
 _ASSIGNED: dict[str, Any] = {
@@ -209,9 +227,7 @@ def natural(
         head = marked(dataset, has_assumed_prior(part))
         panels[0].set_title(f"{head}, {label_tokens(token).name}", pad=14)
         if token == "cls" and len(marks):
-            for mark in marks[marks["our_dataset"] == dataset].to_dict("records"):
-                place = names.index(mark["our_model"])
-                panels[0].plot(100.0 * mark["value"], place, **PAPER_MARK)
+            _published(panels[0], marks[marks["our_dataset"] == dataset], names)
     grid.left[0].set_yticks(range(len(names)), list(labels.values()))
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
     for axes, label in zip(grid.bottom, _QUANTITIES, strict=True):
@@ -222,6 +238,14 @@ def natural(
     bar_legend(grid.figure, rows, map(label_family, families), further, marks)
     note_above(grid.figure, note)
     return grid.figure
+
+
+def _published(axes: Axes, marks: pd.DataFrame, models: Sequence[str]) -> None:
+    """Draw published values: stars at models that the paper names, else at the top."""
+    for mark in marks[marks["model"] != ""].to_dict("records"):
+        draw_star(axes, 100.0 * mark["value"], models.index(mark["our_model"]), mark["same"])
+    for value in marks.loc[marks["model"] == "", "value"].unique():
+        draw_star(axes, 100.0 * value, -0.4, same=False)
 
 
 def _cross(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
@@ -20,21 +21,21 @@ from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import FacetGrid, Look, colored, crossed, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
 from bindscope.figures.style import (
-    PAPER_MARK,
     handle,
     looks,
     note_above,
-    paper_entry,
     reference_line,
     zero_line,
 )
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
+    draw_star,
     has_assumed_prior,
     hatched,
     marked,
     read_binding,
+    star_entries,
     table_as,
 )
 from bindscope.studies.binding_information.names import (
@@ -64,7 +65,7 @@ _COUNTING: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.0, 
 def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return last layers of models that are no known-answer encoders, means over seeds."""
     rows = over_seeds(last_layers(measured(table)))
-    return rows[rows[BEYOND.value].notna()].copy()
+    return rows[rows[[BEYOND.value, PAPER_BEYOND.value]].notna().any(axis=1)].copy()
 
 
 def _by_dataset(
@@ -135,9 +136,11 @@ def _curves(
 
 def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
     """Return the legend's entries of what solid and dashed lines mean."""
-    solid = handle("lower bound, 95 % interval", color=INK)
-    dashed = handle(FORMULA_ENTRY, color=INK, **_DASHES)
-    return [solid, dashed] if rows[PAPER_BEYOND.value].notna().any() else [solid]
+    entries = {
+        BEYOND.value: handle("lower bound, 95 % interval", color=INK),
+        PAPER_BEYOND.value: handle(FORMULA_ENTRY, color=INK, **_DASHES),
+    }
+    return [entry for name, entry in entries.items() if rows[name].notna().any()]
 
 
 def _pairs(
@@ -233,14 +236,14 @@ def _against(
         facets(
             label, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line", y=y
         )
-    places = marks[place].astype(float) if len(marks) else ()
+    places = marks[place].astype(float).tolist() if len(marks) else []
     of_cls = set(rows.loc[rows["tokens"] == "cls", "pair"])
     sizes = sorted({*rows["x"], *places})
     for (pair, unit), axes in grid.panels.items():
         if unit == "bits":
             axes.set_ylabel("B*, bits per scene")
-        elif pair in of_cls and len(marks):
-            axes.plot(places, 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
+        elif pair in of_cls:
+            _stars(axes, places, marks)
     for axes in grid.bottom:
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
@@ -251,11 +254,16 @@ def _against(
         *assumed_entry(rows),
         handle(marked("H(O|F)", has_assumed_prior(rows)), **_ENTROPY),
         *([handle("counting alone, H(M|F)", **_COUNTING)] if counted else []),
-        *paper_entry(marks),
+        *star_entries(marks),
     ]
     grid.legend(look, *_solid_and_dashed(rows), *further, per_row=4)
     note_above(grid.figure, note)
     return grid.figure
+
+
+def _stars(axes: Axes, places: Sequence[float], marks: pd.DataFrame) -> None:
+    for x, mark in zip(places, marks.to_dict("records"), strict=True):
+        draw_star(axes, x, 100.0 * mark["value"], mark["same"])
 
 
 @figure(binding_and("cells", trends=read_trends))
@@ -335,8 +343,7 @@ def occlusion(
 ) -> Figure:
     """Value of beta* against the camera's height, and against how much of the objects is hidden.
 
-    A row per token input and probe family. The paper names no model for its numbers, so that they
-    are quoted in words.
+    A row per token input and probe family. The paper names neither model nor probe for its numbers.
     """
     test = statistics[statistics["split"] == "test"].set_index("dataset")
     test = test[test["camera_height"].notna()]  # scenes that a camera sees
@@ -352,6 +359,12 @@ def occlusion(
     by_height, by_hidden = grid.bottom
     by_height.set_xlabel("camera height, scene units")
     by_hidden.set_xlabel("hidden share of an object, mean, %")
-    grid.legend(look, *_solid_and_dashed(rows), *assumed_entry(rows), per_row=4)
-    note_above(grid.figure, trend_of("occlusion", trends, table, cells)[1])
+    marks, note = trend_of("occlusion", trends, table, cells)
+    marks = marks.drop_duplicates("axis_value") if len(marks) else marks  # one for all datasets
+    for (pair, by), axes in grid.panels.items():
+        if by == "height" and (rows.loc[rows["pair"] == pair, "tokens"] == "cls").any():
+            _stars(axes, marks["axis_value"].astype(float).tolist() if len(marks) else [], marks)
+    further = [*assumed_entry(rows), *star_entries(marks)]
+    grid.legend(look, *_solid_and_dashed(rows), *further, per_row=4)
+    note_above(grid.figure, note)
     return grid.figure

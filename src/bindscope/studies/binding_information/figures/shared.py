@@ -20,7 +20,7 @@ from matplotlib.patches import Patch
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.figure import Read
-from bindscope.figures.style import handle, legend_below, paper_entry
+from bindscope.figures.style import PAPER_MARK, handle, legend_below
 from bindscope.models.baselines import BASELINES
 from bindscope.studies.binding_information.families import Label
 from bindscope.studies.binding_information.names import FORMULA_ENTRY
@@ -36,6 +36,7 @@ from bindscope.tables.write import read_table
 DAGGER: Final = " \u2020"
 LABEL_ROWS: Final = 0.8  # of a baseline's name, below rows of height 1
 _HATCH: Final = "/////"
+_OTHER_PROTOCOL: Final[dict[str, Any]] = {**PAPER_MARK, "color": "white"}
 _PAPER: dict[str, Any] = {
     "marker": "D",
     "color": "white",
@@ -176,7 +177,26 @@ def bar_legend(
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
         *([handle(FORMULA_ENTRY, **_PAPER)] if rows[PAPER_WHOLE.value].notna().any() else []),
         *further,
-        *paper_entry(marks),
+        *star_entries(marks),
         *assumed_entry(rows),
     ]
     legend_below(figure, entries, 4)
+
+
+def draw_star(axes: Axes, x: float, y: float, same: bool) -> None:
+    """Draw a published value: hollow where the protocol of the paper is another, or not stated."""
+    axes.plot(x, y, linestyle="none", **(PAPER_MARK if same else _OTHER_PROTOCOL))
+
+
+def star_entries(marks: pd.DataFrame) -> list[Line2D]:
+    """Return the legend's entries of published values that were drawn (`same`)."""
+    entries = {
+        True: ("published value", PAPER_MARK),
+        False: ("published value, other protocol", _OTHER_PROTOCOL),
+    }
+    drawn = set(marks["same"]) if len(marks) else set()
+    return [
+        handle(label, linestyle="none", **look)
+        for same, (label, look) in entries.items()
+        if same in drawn
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import nan
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -12,17 +13,15 @@ from matplotlib.figure import Figure, SubFigure
 from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colors import GREY
+from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, colored, facets, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
-    PAPER_MARK,
     handle,
     legend_below,
     looks,
     new_figure,
     note_above,
-    paper_entry,
     reference_line,
     values_along_x,
     zero_line,
@@ -30,9 +29,11 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
+    draw_star,
     family_of_fit,
     has_assumed_prior,
     marked,
+    star_entries,
 )
 from bindscope.studies.binding_information.names import (
     PAPERS,
@@ -40,7 +41,12 @@ from bindscope.studies.binding_information.names import (
     label_tokens,
     show_model,
 )
-from bindscope.studies.binding_information.published import beside, read_papers_table, slug
+from bindscope.studies.binding_information.published import (
+    beside,
+    input_sides,
+    read_papers_table,
+    slug,
+)
 from bindscope.studies.binding_information.quantities import PAPER_WHOLE, WHOLE
 from bindscope.studies.binding_information.sharing_cost import (
     SharingCost,
@@ -82,12 +88,13 @@ def _costs(inputs: Inputs) -> list[SharingCost]:
     return sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])
 
 
-@figure(binding_and(published=read_papers_table, costs=_costs))
+@figure(binding_and(published=read_papers_table, sides=input_sides, costs=_costs))
 def structure(
     table: pd.DataFrame,
     published: pd.DataFrame | None = None,
     models: Sequence[str] = (),
     costs: Sequence[SharingCost] = (),
+    sides: Mapping[str, int | None] = MappingProxyType({}),
 ) -> Figure:
     """Draw the test loss of O by family, a panel per dataset and token input.
 
@@ -99,7 +106,7 @@ def structure(
     rows = over_seeds(seeds)
     labels = model_labels(rows, models)
     rows = rows.assign(line=rows["model"].map(labels))
-    marks = beside(table, published) if published is not None else pd.DataFrame()
+    marks = beside(table, published, sides) if published is not None else pd.DataFrame()
     names = list(labels.values())
     cost = pd.DataFrame(costs, columns=SharingCost._fields)
     drawn = seeds["group"].where(seeds["group"].isin(list(labels)), seeds["model"])
@@ -129,7 +136,7 @@ def structure(
         linestyle="none",
     )
     model_entries = [handle(name, **look[name]) for name in names]
-    entries = [*model_entries, without_input, *paper_entry(marks), *assumed_entry(rows)]
+    entries = [*model_entries, without_input, *star_entries(marks), *assumed_entry(rows)]
     legend_below(canvas, entries, 4)
     return canvas
 
@@ -151,21 +158,27 @@ def paper_words(published: Mapping[Any, Any] | None, comparable: bool) -> str:
         f"{published['dataset']}: the shared quadratic probe loses "
         f"{number(published['value'], '+.1f')} bits."
     )
-    return text if comparable else f"{text} Not comparable: other scenes or another model here."
+    if comparable:
+        return text
+    return f"{text} Not comparable: other scenes, model, input or protocol here."
 
 
 def _beside(
     cost: pd.DataFrame, published: Mapping[Any, Any] | None, marks: pd.DataFrame
 ) -> list[float]:
-    """Return the paper's cost for each row that it is comparable with, NaN for the others."""
+    """Return the paper's cost for each row that it is comparable with, NaN for the others.
+
+    Probes of another protocol than the paper's hold a linear map per object, which is not shared.
+    """
     if published is None or not len(marks):
         return [nan] * len(cost)
     place = slug(published["dataset"]), slug(published["model"]), published["tokens"]
-    known = place in set(
-        zip(marks["our_dataset"], marks["our_model"], marks["tokens"], strict=True)
-    )
-    ours = zip(cost["dataset"], cost["model"], cost["tokens"], strict=True)
-    return [float(published["value"]) if known and names == place else nan for names in ours]
+    same = marks[marks["same"]]
+    known = place in set(zip(same["our_dataset"], same["our_model"], same["tokens"], strict=True))
+    ours = zip(cost["dataset"], cost["model"], cost["tokens"], cost["released"], strict=True)
+    return [
+        float(published["value"]) if known and names == (*place, True) else nan for names in ours
+    ]
 
 
 def _losses(
@@ -220,7 +233,27 @@ def _losses(
         axes.set_title(f"{dataset}, {name}" if several else name)
         entropy = marked("H(O)", has_assumed_prior(here))
         reference_line(axes, here[WHOLE.entropy].iloc[0], entropy)
+        _shade_worse(axes, float(here[WHOLE.entropy].iloc[0]))
     grid.label(y="test loss of O, bits per scene")
+
+
+def _shade_worse(axes: Axes, entropy: float) -> None:
+    """Shade losses above the entropy, where no more is decoded than the distribution gives."""
+    high = axes.get_ylim()[1]
+    if high > entropy:
+        axes.axhspan(entropy, high, color="#F0F0F0", zorder=0, linewidth=0)
+        axes.set_ylim(top=high)
+        axes.annotate(
+            "worse than the scene distribution alone",
+            (1, high),
+            xycoords=("axes fraction", "data"),
+            xytext=(-4, -4),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=7,
+            color=INK,
+        )
 
 
 def _with_several(seeds: pd.DataFrame) -> pd.DataFrame:
@@ -231,9 +264,9 @@ def _with_several(seeds: pd.DataFrame) -> pd.DataFrame:
 
 
 def _stars(axes: Axes, marks: pd.DataFrame, families: Sequence[str]) -> None:
-    here = marks[(marks["quantity"] == "loss_object_bits") & marks["probe"].isin(families)]
-    places = [families.index(family) for family in here["probe"]]
-    axes.plot(places, here["value"], linestyle="none", **PAPER_MARK)
+    here = marks[(marks["quantity"] == "loss_object_bits") & marks["our_family"].isin(families)]
+    for mark in here.to_dict("records"):
+        draw_star(axes, families.index(mark["our_family"]), mark["value"], mark["same"])
 
 
 def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], several: bool) -> None:
@@ -247,7 +280,7 @@ def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], severa
         axes.barh(i, row["cost_bits"], 0.6, color=color, alpha=0.6, linewidth=0)
         axes.hlines(i, row["low"], row["high"], color=color, linewidth=1.2)
         axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=color, markersize=4)
-        axes.plot(row["paper"], i, **PAPER_MARK)
+        draw_star(axes, row["paper"], i, same=True)
         text = number(row["cost_bits"], "+.1f")
         axes.annotate(
             text,
@@ -258,7 +291,8 @@ def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], severa
             fontsize=7.5,
         )
         where = f", {row['dataset']}" if several else ""
-        labels.append(f"{row['label']}, {label_tokens(row['tokens']).name}{where}")
+        how = ", published protocol" if row["released"] else ""
+        labels.append(f"{row['label']}, {label_tokens(row['tokens']).name}{where}{how}")
     axes.set_yticks(range(len(cost)), labels)
     axes.set_ylim(len(cost) - 0.4, -0.6)
     axes.set_xlabel("what sharing costs: loss of the shared quadratic minus the quadratic, bits")
