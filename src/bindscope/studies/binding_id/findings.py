@@ -106,7 +106,7 @@ _COLUMNS = {
             "`by slot`: estimated slot by slot",
         ),
         Column("mechanism", "candidate", "label"),
-        Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
+        Column("as before", "own", "number", "answers with the object's own item", ".0%", True),
         Column(
             "published",
             "published",
@@ -120,7 +120,7 @@ _COLUMNS = {
             "number",
             "answers that binding by slot predicts; of "
             "records right ones, of a mechanism those that follow it",
-            ".2f",
+            ".0%",
             True,
         ),
         Column(
@@ -139,7 +139,7 @@ _COLUMNS = {
             "change",
             "number",
             "of these answers, against the control or as it says",
-            "+.2f",
+            "+.0%",
             True,
         ),
         Column(

@@ -54,5 +54,6 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     )
     entropies = page_table("Entropies per dataset and split", ENTROPIES, priors)
     return Chapter(
-        sections=(Section("entropies", "Entropies of the scenes", (text,), tables=(entropies,)),)
+        headline=("scenes",),
+        sections=(Section("entropies", "Entropies of the scenes", (text,), tables=(entropies,)),),
     )
