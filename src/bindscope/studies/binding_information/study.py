@@ -315,7 +315,7 @@ STUDY = Study(
         _figure(
             "figures.bars:tokens",
             "Object information by token input and probe",
-            "Bits per scene about the objects (features, counts and pairing together) in the last "
+            "Bits per scene about the objects (features, counts, pairing) in the last "
             "layer, by token input and probe. Bars: lower bounds; lines: 95 % intervals over "
             "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
             "problem paper's formula, H(O) - CE; crosses: the same without a representation"
