@@ -141,21 +141,14 @@ def test_layers_leave_single_layers_out_and_mark_the_last_norm():
 
 
 def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
-    nothing = {
+    nothing = dict.fromkeys(("loss_object", "loss_feature", "loss_given"), 0.0) | {
         "status": "undefined",
         "reason": "H(O|F) = 0",
         "conditional_binding_ratio": None,
         "binding_ratio": None,
     }
     rows = [
-        make_row(
-            dataset="one",
-            h=(0.0, 0.0),
-            loss_object=0.0,
-            loss_feature=0.0,
-            loss_given=0.0,
-            **nothing,
-        ),
+        make_row(dataset="one", h=(0.0, 0.0), **nothing),
         make_row(dataset="two", h=(3.9, 2.6), loss_object=2.0, loss_feature=1.3, loss_given=0.65),
         make_row(dataset="six"),
     ]

@@ -205,7 +205,10 @@ def test_groups_are_not_parted_and_what_was_left_out_is_said() -> None:
         ({"classes": DATA.objects[["scene", "class"]]}, "`classes` has no column `segment`"),
         ({"classes": DATA.objects[4:]}, r"segment \d of scene 0 has no class"),
         ({"probes": ["quadratik"]}, r"no probe family 'quadratik'; did you mean 'quadratic'\?"),
-        ({"probes": [{"family": "cosine", "ranks": [2]}]}, r"`probes.ranks` is \[2\]: extra inputs"),
+        (
+            {"probes": [{"family": "cosine", "ranks": [2]}]},
+            r"`probes.ranks` is \[2\]: extra inputs",
+        ),
         ({"probes": ["class_pointwise"]}, "there is no probe to fit"),
         ({"split": ["train"] * 60}, "`split` has train: 60, val: 0, test: 0"),
         ({"groups": np.zeros(60)}, "no scene is left for"),
