@@ -8,6 +8,7 @@ import csv
 import html
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,6 +124,49 @@ def gallery_page() -> str:
             caption = re.sub(r"{[^|}]*\|([^}]*)}", r"\1", entry.caption)
             lines += [caption.replace("<", "&lt;"), ""]
     return "\n".join(lines) + "\n"
+
+
+PAPERS = {  # file of docs/papers: the paper it goes through, item by item
+    "binding_information": "Binding information ([2606.03976](https://arxiv.org/abs/2606.03976))",
+    "same_object": "IsSameObject ([2510.24709](https://arxiv.org/abs/2510.24709))",
+    "concepts": "Concept binding ([2605.31503](https://arxiv.org/abs/2605.31503))",
+    "binding_id": "Binding IDs ([2505.22200](https://arxiv.org/abs/2505.22200))",
+}
+PAPER_COLUMNS = ("item", "shows", "preset", "figure", "protocol", "reason")
+PROTOCOLS = ("same", "differs", "not possible here")
+
+
+def papers_page() -> str:
+    """Return a page with every figure, table and number of the papers, and where it is here."""
+    lines = [
+        "# The papers, item by item\n",
+        "Each row is a figure, a table or a number of a paper: the preset that measures it, our",
+        "figure or table of it, and whether the protocol is the paper's. A preset is run by",
+        "`make run CONFIG=config/presets/<preset>.yaml`; [presets](presets.md) says what it",
+        "needs.\n",
+        "*Same*: data, sizes, splits and fit are the paper's. *Differs*: the reason says how.",
+        "*Not possible here*: the reason says what is missing. No preset ran on the papers'",
+        "weights where bindscope was built: *same* is about the protocol, not about a number.\n",
+    ]
+    for study, title in PAPERS.items():
+        rows = paper_items(study)
+        counts = Counter(row["protocol"] for row in rows)
+        lines += [f"## {title}\n"]
+        lines += [", ".join(f"{name}: {counts[name]}" for name in PROTOCOLS) + ".\n"]
+        lines += ["| " + " | ".join(PAPER_COLUMNS) + " |", "|---" * len(PAPER_COLUMNS) + "|"]
+        for row in rows:
+            names = {key: f"`{row[key]}`" for key in ("preset", "figure") if row[key]}
+            cells = {**row, **names}
+            lines.append("| " + " | ".join(_cell(cells[name]) for name in PAPER_COLUMNS) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def paper_items(study: str) -> list[dict[str, str]]:
+    """Return the rows of a paper's file in docs/papers."""
+    path = ROOT / "docs" / "papers" / f"{study}.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def published_tables() -> str:

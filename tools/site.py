@@ -31,6 +31,7 @@ GENERATED = {  # page of the site: function that writes it
     "reference/commands.md": pages.command_page,
     "reference/errors.md": pages.error_page,
     "reference/gallery.md": pages.gallery_page,
+    "papers.md": pages.papers_page,
 }
 # Sections of the configuration that are pages: `datasets[]`, `models[]`, `studies.same_object`, ...
 _SECTION = re.compile(
