@@ -78,7 +78,7 @@ USE = """
     section = raw["studies"]["binding_information"]
     section["probes"].append({"name": "cubic", "family": "cubic", "targets": ["chained"]})
     section["fits"] = section["fits"][:1]
-    section["fits"][0] |= {"probes": ["cubic"], "tokens": ["cls"]}
+    section["fits"][0] |= {"probes": ["cubic"], "tokens": ["cls", "mean"]}
     answers = {}
     if sys.argv[1] == "use":
         check_probe("cubic", rank=2)
