@@ -193,8 +193,9 @@ def test_matrices_with_further_columns_are_those_with_any_sums_there():
     seed=st.integers(0, 99),
 )
 def test_the_parts_of_a_scene_add_up_to_o_given_f(sizes, smallest, further, seed):
-    smallest = min(smallest, sizes[0] * sizes[1])
-    data = dataset(uniform(sizes, smallest, smallest + further), seed=seed)
+    cells = sizes[0] * sizes[1]
+    smallest, largest = min(smallest, cells), min(smallest + further, cells)
+    data = dataset(uniform(sizes, smallest, largest), seed=seed)
     space = build_space(data.space)
     objects = sample_codes(data, "train", 0, 20)
     bits = counts.count_bits(space, objects)

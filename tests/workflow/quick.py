@@ -65,6 +65,8 @@ def quick(config: Config) -> dict[str, Any]:
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
+        if "scenes" in (effects := section.get("effects", {})):
+            effects["scenes"] = min(effects["scenes"], SCENES["test"])
         for key in {"datasets", "models"} & set(section):  # it joins what those before it fit
             section[key] = [name for name in section[key] if name in used]
         for entry in section.get("uses", ()):

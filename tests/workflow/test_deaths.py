@@ -93,7 +93,7 @@ def change(clone: Clone, sources: Sources) -> None:
                 **more_sections()["binding_id"],
                 "toys": [{"name": "free", "training": SHORT_TOY}],
             },
-            "report.figures": ["tokens"],
+            "report.figures": ["parts"],
         }
     )
 

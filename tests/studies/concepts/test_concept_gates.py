@@ -106,7 +106,8 @@ def test_nearly_all_fits_have_ended(table: pd.DataFrame) -> None:
 def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) -> None:
     write_table(table, tmp_path / "concepts", CONCEPTS.schema)
     files = [ProductFiles({}, {"": str(tmp_path / "concepts.parquet")})]
-    data = concept_coverage.read(Inputs({"table": files}))
+    resources = {"concepts": "resources/published/concepts.csv"}
+    data = concept_coverage.read(Inputs({"table": files}, resources=resources))
     assert reason(concept_coverage, table=table.iloc[:0])
     figure = concept_coverage.draw(**data)
     lines = [line.get_xydata() for line in figure.axes[0].lines]

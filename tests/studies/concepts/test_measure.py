@@ -222,7 +222,7 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
         ({"analyses": ["recogniton"]}, r"no analysis 'recogniton'; did you mean 'recognition'\?"),
         (
             {"analyses": [{"analysis": "approximators", "approximators": ["tree"]}]},
-            "approximator 'tree'` is of the kind 'tree', not one of",
+            "approximator 'tree'.kind` is 'tree': input should be 'additive'",
         ),
         ({"analyses": ["alignment"]}, "`alignment` compares two modalities"),
         ({"split": "objetcs"}, "there is no split 'objetcs'"),
