@@ -218,12 +218,15 @@ NOT_READ = {
 }
 
 
-# None where nobody gave them, and then in no spec: what had none of them keeps its key.
+# In no spec while they have this value: what was made before there were such fields keeps its key.
 LEFT_OUT = {
-    "dataset.captions",
-    "dataset.slots",
-    "dataset.render.hidden",
-    "model.seeds",
+    "dataset.captions": None,
+    "dataset.slots": None,
+    "dataset.render.gap_px": None,
+    "dataset.render.hidden": None,
+    "dataset.render.places": None,
+    "model.preprocessing": "own",
+    "model.seeds": None,
 }
 
 
@@ -232,8 +235,9 @@ def from_defaults(value: Any, name: str) -> Iterator[str]:
     if isinstance(value, BaseModel):
         for field in type(value).model_fields:
             if field not in value.model_fields_set:
-                if f"{name}.{field}" not in LEFT_OUT or getattr(value, field) is not None:
-                    yield f"{name}.{field}"
+                filled = f"{name}.{field}"
+                if filled not in LEFT_OUT or getattr(value, field) != LEFT_OUT[filled]:
+                    yield filled
             else:
                 yield from from_defaults(getattr(value, field), f"{name}.{field}")
     elif isinstance(value, tuple):

@@ -269,12 +269,6 @@ class PhotosRenderer(ConfigModel):
         None, description="With `fit: crops`: what the shorter side becomes before it is cropped."
     )
 
-    @property
-    def stored_px(self) -> tuple[int, int]:
-        """Height and width of what is stored: the square, or a sheet of crops."""
-        rows, columns = self.crops or (1, 1)
-        return rows * self.size_px, columns * self.size_px
-
     @model_validator(mode="after")
     def _croppable(self) -> Self:
         if (self.fit == "crops") != (self.crops is not None and self.short_px is not None):

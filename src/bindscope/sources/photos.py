@@ -150,6 +150,12 @@ def write_photos(
     write_blocks(writer, len(stored.scenes), BLOCK, "images", decoded)
 
 
+def stored_px(render: PhotosRenderer) -> tuple[int, int]:
+    """Return the height and width of what is stored: the square, or a sheet of crops."""
+    rows, columns = render.crops or (1, 1)
+    return rows * render.size_px, columns * render.size_px
+
+
 def _arrays(
     files: SourceFiles,
     records: tuple[Record, ...],
@@ -157,7 +163,7 @@ def _arrays(
     max_objects: int,
     masked: bool,
 ) -> dict[str, npt.NDArray[np.integer]]:
-    n, stored = len(records), render.stored_px
+    n, stored = len(records), stored_px(render)
     arrays: dict[str, npt.NDArray[np.integer]] = {
         "images": np.empty((n, *stored, 3), np.uint8),
         "cells": np.full((n, max_objects), -1, np.int16),

@@ -211,10 +211,6 @@ class PatchSampling(ConfigModel):
         "the scenes have, or else all groups.",
     )
 
-    def patches_of(self, split: str) -> int:
-        """Return how many patches are drawn of an image of a split, at most."""
-        return self.n_patches if split == "train" else self.held_out_patches or self.n_patches
-
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         groups = self.class_groups or ()

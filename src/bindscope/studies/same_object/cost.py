@@ -11,6 +11,7 @@ from bindscope.core.work import METADATA, Content, Work, stored
 from bindscope.graph.cost import extraction, image_px, image_side
 from bindscope.graph.towers import tower_of
 from bindscope.studies.same_object.config import PatchSampling
+from bindscope.studies.same_object.quantities import patches_of
 
 DECIDES_NOTHING = True
 
@@ -36,7 +37,7 @@ def _images(product: Product) -> dict[str, int]:
 def _width(sample: Product) -> int:
     """Return the most patches of an image."""
     sampling = PatchSampling.model_validate(sample.content["sampling"])
-    return min(sampling.patches_of(sample.content["split"]), int(prod(sample.content["grid"])))
+    return min(patches_of(sampling, sample.content["split"]), int(prod(sample.content["grid"])))
 
 
 def patch_samples(product: Product) -> Work:

@@ -24,6 +24,7 @@ from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.patch_labels import GridShape, PatchLabels, patch_labels
 from bindscope.scenes.placement import RandomWords
 from bindscope.studies.same_object.config import PatchSampling
+from bindscope.studies.same_object.quantities import patches_of
 
 STREAM = (int.from_bytes(b"patches", "big"),)  # apart from the words that place objects
 UNLABELLED_CLASS = 4096  # beyond those of any source
@@ -102,7 +103,7 @@ def sample(
     valid = valid_patches(labels, sampling)
     reasons = skip_reasons(labels, valid)
     valid &= np.array([reason is None for reason in reasons], bool)[:, None]
-    patches = draw_patches(valid, sampling.patches_of(split), sampling.seed, split, start)
+    patches = draw_patches(valid, patches_of(sampling, split), sampling.seed, split, start)
     there = patches >= 0
 
     def take(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
@@ -134,7 +135,7 @@ def write_samples(
 
     `shards`: manifests of the split's scenes, in order. `groups`: as `object_classes` takes them.
     """
-    width = min(sampling.patches_of(split), prod(grid))
+    width = min(patches_of(sampling, split), prod(grid))
     for name, dtype in _DTYPES.items():
         writer.create(name, (n_images, width), dtype)
     skipped: list[tuple[int, str]] = []

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from bindscope.core.work import Content
 
-DECIDES_NOTHING = True
-
 PROBES: Final = "resources/published/same_object.csv"
 ABLATION: Final = "resources/published/same_object_ablation.csv"
 # Sources of weights (without scheme and commit) -> name in the paper, blocks.

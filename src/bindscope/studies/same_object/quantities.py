@@ -1,15 +1,19 @@
 """Names of rows and kinds of pairs; quantities of geometry and edits, each declared once.
 
-Of these a number is a row; `scores` declares what is a column of the tables of pairs.
+Of these a number is a row; `scores` declares what is a column of the tables of pairs. And how many
+patches are drawn of an image.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from bindscope.tables.quantities import Quantity
+
+if TYPE_CHECKING:
+    from bindscope.studies.same_object.config import PatchSampling
 
 ARRAYS: Final = "arrays"  # dataset and model of what a person's arrays give
 NO_MODEL = "none"  # model and layer of what reads labels and positions alone
@@ -33,6 +37,12 @@ ALL = "all"
 CLASSES = ("different", "same")
 # Distances between the centres of two patches, in patches.
 DISTANCES = ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")
+
+
+def patches_of(sampling: PatchSampling, split: str) -> int:
+    """Return how many patches are drawn of an image of a split, at most."""
+    held_out = sampling.held_out_patches or sampling.n_patches
+    return sampling.n_patches if split == "train" else held_out
 
 
 def weights_name(layer: str, seed: int, rank: int) -> str:
