@@ -60,13 +60,7 @@ def quick(config: Config) -> dict[str, Any]:
             for entry in section[key]:
                 entry["models"] = [name for name in entry["models"] if name in used]
             section[key] = [entry for entry in section[key] if len(entry["models"]) > 1]
-        for key in ("information", "intervals"):
-            if hasattr(full, key):
-                section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
-        if scenes := section.get("scenes"):
-            section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
-        if "scenes" in (effects := section.get("effects", {})):
-            effects["scenes"] = min(effects["scenes"], SCENES["test"])
+        _few_samples(section, full)
         for key in {"datasets", "models"} & set(section):  # it joins what those before it fit
             section[key] = [name for name in section[key] if name in used]
         for entry in section.get("uses", ()):
@@ -87,6 +81,17 @@ def quick(config: Config) -> dict[str, Any]:
         if dataset.name in used
     ]
     return content
+
+
+def _few_samples(section: dict[str, Any], full: Any) -> None:
+    """Let a study resample little, and read scenes that there are."""
+    for key in ("information", "intervals"):
+        if hasattr(full, key):
+            section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
+    if scenes := section.get("scenes"):
+        section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
+    if "scenes" in (effects := section.get("effects", {})):
+        effects["scenes"] = min(effects["scenes"], SCENES["test"])
 
 
 def _little_of_what_is_drawn(section: dict[str, Any], models: set[str]) -> None:
