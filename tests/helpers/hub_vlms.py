@@ -20,37 +20,8 @@ from bindscope.core.workarounds import declare_torchvision_operators
 
 declare_torchvision_operators()
 
+import transformers  # noqa: E402
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
-from transformers import (  # noqa: E402
-    CLIPImageProcessor,
-    GotOcr2ImageProcessor,
-    InternVLConfig,
-    InternVLForConditionalGeneration,
-    InternVLProcessor,
-    InternVLVideoProcessor,
-    LlamaTokenizer,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    LlavaNextConfig,
-    LlavaNextForConditionalGeneration,
-    LlavaNextImageProcessor,
-    LlavaNextProcessor,
-    LlavaOnevisionConfig,
-    LlavaOnevisionForConditionalGeneration,
-    LlavaOnevisionImageProcessor,
-    LlavaOnevisionProcessor,
-    LlavaOnevisionVideoProcessor,
-    LlavaProcessor,
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen2_5_VLProcessor,
-    Qwen2Tokenizer,
-    Qwen2VLConfig,
-    Qwen2VLForConditionalGeneration,
-    Qwen2VLImageProcessor,
-    Qwen2VLProcessor,
-    Qwen2VLVideoProcessor,
-)
 
 from bindscope.studies.binding_id.tasks.scenes import words_of  # noqa: E402
 
@@ -127,7 +98,7 @@ LANGUAGE = {
 }
 
 
-def tokenizer(template: str, split: Split = None, names: Any = SPECIAL) -> Qwen2Tokenizer:
+def tokenizer(template: str, split: Split = None, names: Any = SPECIAL) -> Any:
     """Return a tokenizer trained so that the words of `split` take as many tokens as named."""
     cut = pre_tokenizers.Sequence(
         [
@@ -136,7 +107,7 @@ def tokenizer(template: str, split: Split = None, names: Any = SPECIAL) -> Qwen2
         ]
     )
     parts = _trained(cut, split, pre_tokenizers.ByteLevel.alphabet(), ())
-    return Qwen2Tokenizer(
+    return transformers.Qwen2Tokenizer(
         **parts,
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
@@ -145,11 +116,11 @@ def tokenizer(template: str, split: Split = None, names: Any = SPECIAL) -> Qwen2
     )
 
 
-def llama_tokenizer(template: str, split: Split = None) -> LlamaTokenizer:
+def llama_tokenizer(template: str, split: Split = None) -> Any:
     """Return one with Llama's rules: spaces are letters, other signs of no token are bytes."""
     first = ("<unk>", "<s>", "</s>", *(f"<0x{number:02X}>" for number in range(256)))
     parts = _trained(pre_tokenizers.Metaspace(prepend_scheme="never"), split, [], first)
-    return LlamaTokenizer(
+    return transformers.LlamaTokenizer(
         **parts,
         pad_token="<pad>",
         add_bos_token=True,
@@ -241,7 +212,7 @@ def _widen(model: Any) -> None:
 
 def _onevision(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
     words = tokenizer(LLAVA_TEMPLATE, split)
-    config = LlavaOnevisionConfig(
+    config = transformers.LlavaOnevisionConfig(
         text_config={"model_type": "qwen2", "vocab_size": len(words), **LANGUAGE, **language},
         vision_config={
             "model_type": "siglip_vision_model",
@@ -258,17 +229,17 @@ def _onevision(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
         video_token_id=words.convert_tokens_to_ids("<video>"),
         tie_word_embeddings=False,
     )
-    processor = LlavaOnevisionProcessor(
-        image_processor=LlavaOnevisionImageProcessor(
+    processor = transformers.LlavaOnevisionProcessor(
+        image_processor=transformers.LlavaOnevisionImageProcessor(
             size={"height": 384, "width": 384}, image_grid_pinpoints=PINPOINTS
         ),
         tokenizer=words,
-        video_processor=LlavaOnevisionVideoProcessor(),
+        video_processor=transformers.LlavaOnevisionVideoProcessor(),
         num_image_tokens=729,
         vision_feature_select_strategy="full",
         chat_template=LLAVA_TEMPLATE,
     )
-    return LlavaOnevisionForConditionalGeneration(config), processor
+    return transformers.LlavaOnevisionForConditionalGeneration(config), processor
 
 
 CLIP = {
@@ -285,52 +256,59 @@ OF_CLIP: dict[str, Any] = {
     "vision_feature_select_strategy": "default",
     "num_additional_image_tokens": 1,
 }
-SQUARE: dict[str, Any] = {
-    "size": {"shortest_edge": 336},
-    "crop_size": {"height": 336, "width": 336},
-}
+
+
+def square(side: int) -> dict[str, Any]:
+    """Return the sizes of an image processor that crops squares."""
+    return {"size": {"shortest_edge": side}, "crop_size": {"height": side, "width": side}}
+
+
+def classes_of(name: str) -> tuple[Any, ...]:
+    """Return the library's configuration, model and processor of a family."""
+    ends = ("Config", "ForConditionalGeneration", "Processor")
+    return tuple(getattr(transformers, name + end) for end in ends)
 
 
 def _llava(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
     words = llama_tokenizer(VICUNA_TEMPLATE, split)
-    config = LlavaConfig(
+    config = transformers.LlavaConfig(
         text_config={"model_type": "llama", "vocab_size": len(words), **LANGUAGE, **language},
         vision_config=CLIP,
         image_token_id=words.convert_tokens_to_ids("<image>"),
         image_seq_length=576,
         tie_word_embeddings=False,
     )
-    processor = LlavaProcessor(
-        image_processor=CLIPImageProcessor(**SQUARE),
+    processor = transformers.LlavaProcessor(
+        image_processor=transformers.CLIPImageProcessor(**square(336)),
         tokenizer=words,
         chat_template=VICUNA_TEMPLATE,
         **OF_CLIP,
     )
-    return LlavaForConditionalGeneration(config), processor
+    return transformers.LlavaForConditionalGeneration(config), processor
 
 
 def _llava_next(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
     words = llama_tokenizer(MISTRAL_TEMPLATE, split)
     text = {"model_type": "mistral", "sliding_window": None, "vocab_size": len(words)}
-    config = LlavaNextConfig(
+    config = transformers.LlavaNextConfig(
         text_config={**text, **LANGUAGE, **language},
         vision_config=CLIP,
         image_token_id=words.convert_tokens_to_ids("<image>"),
         tie_word_embeddings=False,
     )
-    processor = LlavaNextProcessor(
-        image_processor=LlavaNextImageProcessor(**SQUARE),
+    processor = transformers.LlavaNextProcessor(
+        image_processor=transformers.LlavaNextImageProcessor(**square(336)),
         tokenizer=words,
         chat_template=MISTRAL_TEMPLATE,
         **OF_CLIP,
     )
-    return LlavaNextForConditionalGeneration(config), processor
+    return transformers.LlavaNextForConditionalGeneration(config), processor
 
 
 def _internvl(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
     names = dict(INTERNVL, turn="<|im_start|>")
     words = tokenizer(INTERNVL_TEMPLATE, split, names)
-    config = InternVLConfig(
+    config = transformers.InternVLConfig(
         text_config={"model_type": "qwen2", "vocab_size": len(words), **LANGUAGE, **language},
         vision_config={
             "hidden_size": 32,
@@ -341,13 +319,13 @@ def _internvl(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
         image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"),
         tie_word_embeddings=False,
     )
-    processor = InternVLProcessor(
-        image_processor=GotOcr2ImageProcessor(size={"height": 448, "width": 448}),
+    processor = transformers.InternVLProcessor(
+        image_processor=transformers.GotOcr2ImageProcessor(size={"height": 448, "width": 448}),
         tokenizer=words,
-        video_processor=InternVLVideoProcessor(),
+        video_processor=transformers.InternVLVideoProcessor(),
         chat_template=INTERNVL_TEMPLATE,
     )
-    return InternVLForConditionalGeneration(config), processor
+    return transformers.InternVLForConditionalGeneration(config), processor
 
 
 def _qwen25(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
@@ -357,18 +335,16 @@ def _qwen25(split: Split, language: dict[str, Any]) -> tuple[Any, Any]:
         "intermediate_size": 48,
         "fullatt_block_indexes": [0],
     }
-    parts = (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor)
-    return _qwen(split, language, *parts, vision)
+    return _qwen(split, language, "Qwen2_5_VL", vision)
 
 
 def _qwen(
     split: Split,
     language: dict[str, Any],
-    configuration: Any = Qwen2VLConfig,
-    architecture: Any = Qwen2VLForConditionalGeneration,
-    prepare: Any = Qwen2VLProcessor,
+    name: str = "Qwen2VL",
     vision: dict[str, Any] | None = None,
 ) -> tuple[Any, Any]:
+    configuration, architecture, prepare = classes_of(name)
     words = tokenizer(QWEN_TEMPLATE, split)
     number = words.convert_tokens_to_ids
     text = {
@@ -395,9 +371,9 @@ def _qwen(
         tie_word_embeddings=False,
     )
     processor = prepare(
-        image_processor=Qwen2VLImageProcessor(min_pixels=3136, max_pixels=12845056),
+        image_processor=transformers.Qwen2VLImageProcessor(min_pixels=3136, max_pixels=12845056),
         tokenizer=words,
-        video_processor=Qwen2VLVideoProcessor(),
+        video_processor=transformers.Qwen2VLVideoProcessor(),
         chat_template=QWEN_TEMPLATE,
     )
     return architecture(config), processor

@@ -5,40 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import hub_vlms
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from reference_engine import ReferenceEngine
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    CLIPImageProcessor,
-    GotOcr2ImageProcessor,
-    InternVLConfig,
-    InternVLForConditionalGeneration,
-    InternVLProcessor,
-    InternVLVideoProcessor,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    LlavaNextConfig,
-    LlavaNextForConditionalGeneration,
-    LlavaNextImageProcessor,
-    LlavaNextProcessor,
-    LlavaOnevisionConfig,
-    LlavaOnevisionForConditionalGeneration,
-    LlavaOnevisionImageProcessor,
-    LlavaOnevisionProcessor,
-    LlavaOnevisionVideoProcessor,
-    LlavaProcessor,
-    PreTrainedTokenizerFast,
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen2_5_VLProcessor,
-    Qwen2VLConfig,
-    Qwen2VLForConditionalGeneration,
-    Qwen2VLImageProcessor,
-    Qwen2VLProcessor,
-    Qwen2VLVideoProcessor,
-)
+from transformers import PreTrainedTokenizerFast
 
 from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
@@ -82,12 +56,6 @@ WORDS = (
 )
 NUMBER = {word: number for number, word in enumerate(WORDS)}
 SPECIAL = (*WORDS[:9], *WORDS[-3:])
-INTERNVL = {
-    "start_image_token": "<img>",
-    "end_image_token": "</img>",
-    "context_image_token": "<IMG_CONTEXT>",
-    "video_token": "<video>",
-}
 
 
 def tokenizer(names: dict[str, str] | None = None) -> Any:
@@ -111,6 +79,12 @@ TEXT = {
     "intermediate_size": 48,
     "vocab_size": len(WORDS),
     "max_position_embeddings": 512,
+}
+TOWER = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
 }
 
 
@@ -136,16 +110,13 @@ def llava(
 ) -> tuple[Any, Any]:
     """Return a LLaVA-OneVision and its processor."""
     places = [list(pair) for pair in pinpoints]
-    config = LlavaOnevisionConfig(
+    config = transformers.LlavaOnevisionConfig(
         text_config={"model_type": "qwen2", **TEXT, **text},
         vision_config={
             "model_type": "siglip_vision_model",
             "image_size": side,
             "patch_size": patch,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 48,
+            **TOWER,
             "vision_use_head": False,
             **(vision or {}),
         },
@@ -155,33 +126,26 @@ def llava(
         tie_word_embeddings=False,
     )
     with torch.random.fork_rng(devices=[]):
-        model = widened(LlavaOnevisionForConditionalGeneration(config), 1)
-    processor = LlavaOnevisionProcessor(
-        image_processor=LlavaOnevisionImageProcessor(
+        model = widened(transformers.LlavaOnevisionForConditionalGeneration(config), 1)
+    processor = transformers.LlavaOnevisionProcessor(
+        image_processor=transformers.LlavaOnevisionImageProcessor(
             size={"height": side, "width": side}, image_grid_pinpoints=places
         ),
         tokenizer=tokenizer(),
-        video_processor=LlavaOnevisionVideoProcessor(),
+        video_processor=transformers.LlavaOnevisionVideoProcessor(),
         num_image_tokens=(side // patch) ** 2,
         vision_feature_select_strategy="full",
     )
     return model, processor
 
 
-CLIP = {
-    "model_type": "clip_vision_model",
-    "image_size": 16,
-    "patch_size": 8,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-}
+CLIP = {**hub_vlms.CLIP, "image_size": 16, "patch_size": 8, **TOWER}
+OF_CLIP = {**hub_vlms.OF_CLIP, "patch_size": 8}
 
 
 def clip_llava(**text: Any) -> tuple[Any, Any]:
     """Return a LLaVA 1.5 and its processor, which crops images that are not square."""
-    config = LlavaConfig(
+    config = transformers.LlavaConfig(
         text_config={"model_type": "llama", **TEXT, **text},
         vision_config=CLIP,
         image_token_id=NUMBER["<image>"],
@@ -189,15 +153,11 @@ def clip_llava(**text: Any) -> tuple[Any, Any]:
         tie_word_embeddings=False,
     )
     with torch.random.fork_rng(devices=[]):
-        model = widened(LlavaForConditionalGeneration(config), 3)
-    processor = LlavaProcessor(
-        image_processor=CLIPImageProcessor(
-            size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}
-        ),
+        model = widened(transformers.LlavaForConditionalGeneration(config), 3)
+    processor = transformers.LlavaProcessor(
+        image_processor=transformers.CLIPImageProcessor(**hub_vlms.square(16)),
         tokenizer=tokenizer(),
-        patch_size=8,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
+        **OF_CLIP,
     )
     return model, processor
 
@@ -207,7 +167,7 @@ def llava_next(
 ) -> tuple[Any, Any]:
     """Return a LLaVA-NeXT and its processor."""
     places = [list(pair) for pair in pinpoints]
-    config = LlavaNextConfig(
+    config = transformers.LlavaNextConfig(
         text_config={"model_type": "mistral", **TEXT, "sliding_window": None, **text},
         vision_config=CLIP,
         image_grid_pinpoints=places,
@@ -215,43 +175,36 @@ def llava_next(
         tie_word_embeddings=False,
     )
     with torch.random.fork_rng(devices=[]):
-        model = widened(LlavaNextForConditionalGeneration(config), 4)
-    processor = LlavaNextProcessor(
-        image_processor=LlavaNextImageProcessor(
-            size={"shortest_edge": 16},
-            crop_size={"height": 16, "width": 16},
-            image_grid_pinpoints=places,
+        model = widened(transformers.LlavaNextForConditionalGeneration(config), 4)
+    processor = transformers.LlavaNextProcessor(
+        image_processor=transformers.LlavaNextImageProcessor(
+            **hub_vlms.square(16), image_grid_pinpoints=places
         ),
         tokenizer=tokenizer(),
-        patch_size=8,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
+        **OF_CLIP,
     )
     return model, processor
 
 
 def internvl(**text: Any) -> tuple[Any, Any]:
     """Return an InternVL and its processor."""
-    config = InternVLConfig(
+    config = transformers.InternVLConfig(
         text_config={"model_type": "qwen2", **TEXT, **text},
         vision_config={
             "image_size": [16, 16],
             "patch_size": [4, 4],
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 48,
+            **TOWER,
         },
         image_token_id=NUMBER["<IMG_CONTEXT>"],
         image_seq_length=4,
         tie_word_embeddings=False,
     )
     with torch.random.fork_rng(devices=[]):
-        model = widened(InternVLForConditionalGeneration(config), 5)
-    processor = InternVLProcessor(
-        image_processor=GotOcr2ImageProcessor(size={"height": 16, "width": 16}),
-        tokenizer=tokenizer(INTERNVL),
-        video_processor=InternVLVideoProcessor(),
+        model = widened(transformers.InternVLForConditionalGeneration(config), 5)
+    processor = transformers.InternVLProcessor(
+        image_processor=transformers.GotOcr2ImageProcessor(size={"height": 16, "width": 16}),
+        tokenizer=tokenizer(hub_vlms.INTERNVL),
+        video_processor=transformers.InternVLVideoProcessor(),
         image_seq_length=4,
     )
     return model, processor
@@ -259,28 +212,20 @@ def internvl(**text: Any) -> tuple[Any, Any]:
 
 def qwen25(**text: Any) -> tuple[Any, Any]:
     """Return a Qwen2.5-VL, whose tower sees windows of 2 x 2 cells, and its processor."""
-    return qwen(
-        Qwen2_5_VLConfig,
-        Qwen2_5_VLForConditionalGeneration,
-        Qwen2_5_VLProcessor,
-        {
-            "out_hidden_size": 32,
-            "intermediate_size": 48,
-            "window_size": 32,
-            "fullatt_block_indexes": [1],
-        },
-        **text,
-    )
+    vision = {
+        "out_hidden_size": 32,
+        "intermediate_size": 48,
+        "window_size": 32,
+        "fullatt_block_indexes": [1],
+    }
+    return qwen("Qwen2_5_VL", vision, **text)
 
 
 def qwen(
-    configuration: Any = Qwen2VLConfig,
-    architecture: Any = Qwen2VLForConditionalGeneration,
-    prepare: Any = Qwen2VLProcessor,
-    vision: dict[str, Any] | None = None,
-    **text: Any,
+    name: str = "Qwen2VL", vision: dict[str, Any] | None = None, **text: Any
 ) -> tuple[Any, Any]:
-    """Return a Qwen2-VL and its processor."""
+    """Return a Qwen2-VL, or one that the library's classes call by a name, and its processor."""
+    configuration, architecture, prepare = hub_vlms.classes_of(name)
     config = configuration(
         text_config={
             **TEXT,
@@ -309,11 +254,11 @@ def qwen(
     with torch.random.fork_rng(devices=[]):
         model = widened(architecture(config), 2)
     processor = prepare(
-        image_processor=Qwen2VLImageProcessor(
+        image_processor=transformers.Qwen2VLImageProcessor(
             patch_size=8, merge_size=2, min_pixels=256, max_pixels=1 << 16
         ),
         tokenizer=tokenizer(),
-        video_processor=Qwen2VLVideoProcessor(),
+        video_processor=transformers.Qwen2VLVideoProcessor(),
     )
     return model, processor
 
