@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from bindscope.scenes.pug_spare_values import TABLE
 from bindscope.scenes.solids.values import VALUES
 
 # Visual Genome's annotations, and the folders of the images that they are of.
@@ -89,3 +92,28 @@ def zipped(folder: Path, archive: Path) -> Path:
             if path.is_file():
                 packed.write(path, f"CLEVR_v1.0/{path.relative_to(folder)}")
     return archive
+
+
+def write_pug_spare(
+    folder: Path, scenes: Iterable[tuple[str, ...]], save: Callable[[Path], None]
+) -> None:
+    """Files in the layout of PUG:SPARE; a scene has its world, characters, textures and places."""
+    with (folder / TABLE).open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            [
+                "filename",
+                "world_name",
+                "character_name",
+                "character2_name",
+                "character_texture",
+                "character2_texture",
+                "character_pos",
+                "character2_pos",
+            ]
+        )
+        for i, scene in enumerate(scenes):
+            path = folder / scene[0] / f"{i:07d}.png"
+            path.parent.mkdir(exist_ok=True)
+            writer.writerow([path.name, *scene])
+            save(path)

@@ -5,17 +5,17 @@ Photos are of odd sizes, gray, CMYK, turned by their EXIF tag, and one JPEG is c
 
 from __future__ import annotations
 
-import csv
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
-from releases import write_clevr, zipped
+from releases import write_clevr, write_pug_spare, zipped
 from segmented_releases import (
     BUILDING,
     CAR,
@@ -28,7 +28,7 @@ from segmented_releases import (
     write_coco,
 )
 
-from bindscope.scenes.pug_spare_values import TABLE, VALUES
+from bindscope.scenes.pug_spare_values import VALUES
 from bindscope.sources.genome.vocabulary import COLOR_WORDS
 
 CUT = "cut_off"  # in the name of the JPEG that is truncated
@@ -110,7 +110,6 @@ def clevr(folder: Path) -> Path:
 def genome(folder: Path, n_images: int = 160) -> list[Path]:
     """Write Visual Genome's archives: 60 names of objects, the colors and 30 further attributes."""
     rng = np.random.default_rng(1)
-    names = [f"thing{i}" for i in range(60)]
     colors = sorted(COLOR_WORDS)
     further = [f"quality{i}" for i in range(30)]
     about, objects, attributes = [], [], []
@@ -129,21 +128,7 @@ def genome(folder: Path, n_images: int = 160) -> list[Path]:
                 "flickr_id": None,
             }
         )
-        things = []
-        for k in range(int(rng.integers(3, 14))):
-            x, y = int(rng.integers(0, width // 2)), int(rng.integers(0, height // 2))
-            things.append(
-                {
-                    "object_id": 1000 * number + k,
-                    "names": [str(rng.choice(names))],
-                    "synsets": [],
-                    "merged_object_ids": [],
-                    "x": x,
-                    "y": y,
-                    "w": int(rng.integers(20, width // 2)),
-                    "h": int(rng.integers(20, height // 2)),
-                }
-            )
+        things = _things(rng, number, (width, height))
         url = {"image_url": url}
         objects.append({"image_id": number, "objects": things, **url})
         described = [
@@ -159,8 +144,36 @@ def genome(folder: Path, n_images: int = 160) -> list[Path]:
         (jpeg, jpeg, cmyk, turned)[i % 4](
             image.convert("L") if i % 9 == 0 and i % 4 < 2 else image, path
         )
+    return _genome_archives(
+        folder, {"objects": objects, "attributes": attributes, "image_data": about}
+    )
+
+
+def _things(rng: np.random.Generator, number: int, size: tuple[int, int]) -> list[dict[str, Any]]:
+    """Draw the objects of one image."""
+    (width, height), names = size, [f"thing{i}" for i in range(60)]
+    things = []
+    for k in range(int(rng.integers(3, 14))):
+        x, y = int(rng.integers(0, width // 2)), int(rng.integers(0, height // 2))
+        things.append(
+            {
+                "object_id": 1000 * number + k,
+                "names": [str(rng.choice(names))],
+                "synsets": [],
+                "merged_object_ids": [],
+                "x": x,
+                "y": y,
+                "w": int(rng.integers(20, width // 2)),
+                "h": int(rng.integers(20, height // 2)),
+            }
+        )
+    return things
+
+
+def _genome_archives(folder: Path, annotations: Mapping[str, Any]) -> list[Path]:
+    """Pack annotations and the images of `folder/photos`."""
     archives = []
-    for name, content in (("objects", objects), ("attributes", attributes), ("image_data", about)):
+    for name, content in annotations.items():
         archives.append(folder / f"{name}.json.zip")
         with zipfile.ZipFile(archives[-1], "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{name}.json", json.dumps(content))
@@ -176,16 +189,6 @@ def pug_spare(folder: Path) -> Path:
     """Write PUG:SPARE: four characters and four textures of a world, and what is left out."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(2)
-    fields = [
-        "filename",
-        "world_name",
-        "character_name",
-        "character2_name",
-        "character_texture",
-        "character2_texture",
-        "character_pos",
-        "character2_pos",
-    ]
     rows = [
         ("Desert", *pair, *texture, "", "")
         for pair in permutations(VALUES["character"][:4], 2)
@@ -196,14 +199,11 @@ def pug_spare(folder: Path) -> Path:
         ("Desert", *rows[0][1:5], "top", "bottom"),
         ("Desert", rows[0][1], "blank", rows[0][3], "", "", ""),
     ]
-    with (folder / TABLE).open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(fields)
-        for i, row in enumerate(rows):
-            writer.writerow([f"{i:07d}.png", *row])
-            path = folder / row[0] / f"{i:07d}.png"
-            path.parent.mkdir(exist_ok=True)
-            pixels = rng.integers(0, 256, (64, 64, 3), np.uint8)
-            image = Image.fromarray(pixels).resize((512, 512)).convert("RGBA")
-            image.save(path, compress_level=1)  # the default takes ten times as long
+
+    def save(path: Path) -> None:
+        pixels = rng.integers(0, 256, (64, 64, 3), np.uint8)
+        image = Image.fromarray(pixels).resize((512, 512)).convert("RGBA")
+        image.save(path, compress_level=1)  # the default takes ten times as long
+
+    write_pug_spare(folder, rows, save)
     return folder

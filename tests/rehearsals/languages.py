@@ -7,33 +7,13 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
+import transformers
 from hub import save, write
+from hub_vlms import LLAVA_TEMPLATE, QWEN_TEMPLATE
 from tokenizers_made import write_qwen
 from towers import CLIP, HALF
 
-from bindscope.core.workarounds import declare_torchvision_operators
-
-declare_torchvision_operators()
-
-import transformers  # noqa: E402
-
 LAYERS, VISION_LAYERS = 6, 2
-ONEVISION_TEMPLATE = (
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + ' '}}"
-    "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}"
-    "{{ '<image>' }}{% endfor %}{% for content in message['content'] | "
-    "selectattr('type', 'equalto', 'text') %}{{ '\\n' + content['text'] }}{% endfor %}"
-    "{{'<|im_end|>'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
-    "{% endif %}"
-)
-QWEN_TEMPLATE = (
-    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
-    "<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n{% endif %}<|im_start|>"
-    "{{ message['role'] }}\\n{% for content in message['content'] %}"
-    "{% if content['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
-    "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
-)
 
 
 def _text(vocabulary: int, heads: int, tied: bool) -> dict[str, object]:
@@ -61,27 +41,8 @@ def _text(vocabulary: int, heads: int, tied: bool) -> dict[str, object]:
 def onevision(folder: Path, heads: int, tied: bool, shards: int) -> None:
     """Write llava-hf/llava-onevision-qwen2-<size>-ov-hf."""
     special = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<video>")
-    tokens = write_qwen(folder, special, ONEVISION_TEMPLATE)
-    vocabulary = max(tokens.values()) + 355  # as released: more rows than the tokenizer has tokens
+    tokens = write_qwen(folder, special, LLAVA_TEMPLATE)
     pinpoints = [list(pair) for pair in product(range(384, 2305, 384), repeat=2)]
-    text = {
-        **_text(vocabulary, heads, tied),
-        "model_type": "qwen2",
-        "torch_dtype": "bfloat16",
-        "bos_token_id": tokens["<|endoftext|>"],
-        "eos_token_id": tokens["<|im_end|>"],
-        "architectures": ["Qwen2ForCausalLM"],
-    }
-    vision = {
-        "model_type": "siglip_vision_model",
-        "hidden_size": 64,
-        "image_size": 384,
-        "intermediate_size": 128,
-        "num_attention_heads": 4,
-        "patch_size": 14,
-        "num_hidden_layers": VISION_LAYERS,
-        "vision_use_head": False,
-    }
     config = {
         "model_type": "llava_onevision",
         "architectures": ["LlavaOnevisionForConditionalGeneration"],
@@ -90,16 +51,44 @@ def onevision(folder: Path, heads: int, tied: bool, shards: int) -> None:
         "image_token_index": tokens["<image>"],
         "video_token_index": tokens["<video>"],
         "projector_hidden_act": "gelu",
-        "text_config": text,
+        "text_config": {
+            **_text(max(tokens.values()) + 355, heads, tied),  # as released: more than tokens
+            "model_type": "qwen2",
+            "torch_dtype": "bfloat16",
+            "bos_token_id": tokens["<|endoftext|>"],
+            "eos_token_id": tokens["<|im_end|>"],
+            "architectures": ["Qwen2ForCausalLM"],
+        },
         "tie_word_embeddings": tied,
         "torch_dtype": "float16",
         "transformers_version": "4.45.0.dev0",
         "use_image_newline_parameter": True,
         "vision_aspect_ratio": "anyres_max_9",
-        "vision_config": vision,
+        "vision_config": {
+            "model_type": "siglip_vision_model",
+            "hidden_size": 64,
+            "image_size": 384,
+            "intermediate_size": 128,
+            "num_attention_heads": 4,
+            "patch_size": 14,
+            "num_hidden_layers": VISION_LAYERS,
+            "vision_use_head": False,
+        },
         "vision_feature_layer": -1,
         "vision_feature_select_strategy": "full",
     }
+    write(folder, config=config, **_onevision_processors(pinpoints))
+
+    def released(name: str) -> str:
+        return re.sub(r"^vision_tower\.(?!vision_model)", "vision_tower.vision_model.", name)
+
+    settings = transformers.AutoConfig.from_pretrained(folder)
+    model = transformers.LlavaOnevisionForConditionalGeneration(settings)
+    save(folder, model, 11, released, shards)
+
+
+def _onevision_processors(pinpoints: list[list[int]]) -> dict[str, dict[str, object]]:
+    """Return files of processors by their names."""
     preprocessor = {
         "do_convert_rgb": True,
         "do_normalize": True,
@@ -123,20 +112,11 @@ def onevision(folder: Path, heads: int, tied: bool, shards: int) -> None:
         "processor_class": "LlavaOnevisionProcessor",
         "vision_feature_select_strategy": "full",
     }
-    write(
-        folder,
-        config=config,
-        preprocessor_config=preprocessor,
-        processor_config=processor,
-        video_preprocessor_config=video,
-    )
-
-    def released(name: str) -> str:
-        return re.sub(r"^vision_tower\.(?!vision_model)", "vision_tower.vision_model.", name)
-
-    settings = transformers.AutoConfig.from_pretrained(folder)
-    model = transformers.LlavaOnevisionForConditionalGeneration(settings)
-    save(folder, model, 11, released, shards)
+    return {
+        "preprocessor_config": preprocessor,
+        "processor_config": processor,
+        "video_preprocessor_config": video,
+    }
 
 
 def qwen2_vl(folder: Path, heads: int, tied: bool, shards: int) -> None:

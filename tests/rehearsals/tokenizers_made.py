@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_letters
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from hub_vlms import QWEN2
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from bindscope.scenes.sprite_palette import COLORS, SHAPES
 from bindscope.studies.binding_id.tasks.scenes import COMPASS
@@ -22,10 +23,6 @@ Answer the question based on the image below. Keep the answer short. Context: te
 system The object contains item Which is in the? left right has There a and you are helpful large
 small rubber metal Question one of two picture shows
 """
-PATTERN = (  # Qwen2's
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 def _corpus(more: Sequence[str] = ()) -> list[str]:
@@ -45,11 +42,9 @@ def write_qwen(folder: Path, special: Sequence[str], template: str) -> dict[str,
     """Write a byte-level tokenizer in Qwen2's files; return the numbers of its special tokens."""
     raw = Tokenizer(models.BPE())
     raw.normalizer = normalizers.NFC()
-    from tokenizers import Regex
-
     raw.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
+            pre_tokenizers.Split(Regex(QWEN2), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

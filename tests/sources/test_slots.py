@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from datasets_by_hand import counted, dataset
 from PIL import Image
 from pydantic import ValidationError
+from releases import write_pug_spare
 
 from bindscope.config.captions import CaptionTemplate
 from bindscope.config.codes import Dataset
@@ -104,28 +104,6 @@ def test_columns_that_do_not_fit_are_refused(
         table(tmp_path, ROWS, **source)
 
 
-FIELDS = [
-    "filename",
-    "world_name",
-    "character_name",
-    "character2_name",
-    "character_texture",
-    "character2_texture",
-    "character_pos",
-    "character2_pos",
-]
-
-
-def write_spare(folder: Path, scenes: list[tuple[str, ...]]) -> None:
-    """Write files in the layout of PUG:SPARE."""
-    with (folder / "PUG_SPARE.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(FIELDS)
-        for i, scene in enumerate(scenes):
-            writer.writerow([f"{i:07d}.png", *scene])
-            picture(folder / scene[0] / f"{i:07d}.png")
-
-
 def spare(folder: Path, sizes: dict[str, int], **source: Any) -> Dataset:
     groups = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
     space = {"kind": "balanced", "groups": groups, "chosen": [2, 2], "n_objects": 2}
@@ -143,7 +121,7 @@ def test_pug_spare_is_read_from_files_that_we_write(tmp_path: Path) -> None:
         ("Desert", *names, *textures, "top", "bottom"),
         ("Desert", names[0], "blank", textures[0], "", "", ""),
     ]
-    write_spare(tmp_path, [*arena, *scenes])
+    write_pug_spare(tmp_path, [*arena, *scenes], picture)
     config = spare(tmp_path, HALF)
     images, splits, values, skipped = read_source(config)
     assert [(s.image, s.reason) for s in skipped] == [
@@ -176,10 +154,10 @@ def test_pug_spare_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "PUG_SPARE.csv").write_text("filename,world_name\n")
     with pytest.raises(InputError, match="has no column 'character_name'"):
         read_source(spare(tmp_path, HALF))
-    write_spare(tmp_path, [("Arena", "Crow", "Fox", "Red", "Blue", "", "")])
+    write_pug_spare(tmp_path, [("Arena", "Crow", "Fox", "Red", "Blue", "", "")], picture)
     with pytest.raises(InputError, match="to one of Arena"):
         read_source(spare(tmp_path, HALF))
-    write_spare(tmp_path, [("Desert", "Crow", "Cat", "Red", "Blue", "", "")])
+    write_pug_spare(tmp_path, [("Desert", "Crow", "Cat", "Red", "Blue", "", "")], picture)
     with pytest.raises(InputError, match="'Cat' is not in the vocabulary"):
         read_source(spare(tmp_path, HALF))
     with pytest.raises(ValidationError, match="terms_accepted"):
