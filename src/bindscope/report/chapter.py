@@ -188,7 +188,8 @@ class Section:
 class Chapter:
     """What a study says. All text is plain; `introduction` alone is HTML.
 
-    The page shows `lead`, `headline`, `key_numbers` and the number of `warnings`; all else folds.
+    The page shows `lead`, `headline`, `caveats`, `key_numbers`, the number of `warnings`,
+    `findings`, `notes` and open sections; all else folds.
     Figures that neither `headline` nor a section names share a last section.
 
     Attributes

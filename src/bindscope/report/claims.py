@@ -35,12 +35,6 @@ MARKS: Mapping[Verdict, str] = {
     "not testable": "\u2013",
 }
 MOST_PLACES = 4  # that a sentence lists; the table of claims has all
-_COUNTED: Mapping[Verdict, str] = {
-    "holds": "hold",
-    "does not hold": "do not hold",
-    "not significant": "not significant",
-    "not testable": "not testable",
-}
 _WRITTEN = {"points": (1, 1), "fraction": (100, 0)}  # by unit: scale, decimals
 
 
@@ -98,17 +92,16 @@ def claims_section(
         tuple(filter(None, (lead,))),
         tuple(_refuted(judgments)),
         tables=(_matrix(everything), _table(everything, rates, study, text)),
-        summary=summarize(judgments or controls),
+        summary=_summarize(judgments or controls),
         is_open=True,
     )
 
 
-def summarize(judgments: Sequence[Judgment]) -> str:
-    """Say in a sentence how many claims hold and how many do not."""
-    verdicts = [judgment.verdict for judgment in judgments]
-    counts = [f"{verdicts.count(name)} {words}" for name, words in _COUNTED.items()]
-    counts = [words for words in counts if not words.startswith("0 ")]
-    return f"Of {len(verdicts)} claims judged together: {', '.join(counts)}."
+def _summarize(judgments: Sequence[Judgment]) -> str:
+    """Count the verdicts in a sentence."""
+    counts = Counter(judgment.verdict for judgment in judgments)
+    listed = ", ".join(f"{verdict} {counts[verdict]}" for verdict in MARKS if verdict in counts)
+    return f"Verdicts on {len(judgments)} effects judged together: {listed}."
 
 
 def _refuted(judgments: Sequence[Judgment]) -> Iterator[str]:
@@ -116,7 +109,7 @@ def _refuted(judgments: Sequence[Judgment]) -> Iterator[str]:
     places: dict[str, list[str]] = {}
     for judgment in judgments:
         if judgment.verdict == "does not hold":
-            words = f"{judgment.effect.where} ({in_words(judgment)})"
+            words = f"{judgment.effect.where} ({_in_words(judgment)})"
             places.setdefault(judgment.claim.sentence, []).append(words)
     for sentence, listed in places.items():
         more = len(listed) - MOST_PLACES
@@ -129,11 +122,11 @@ def _matrix(judgments: Sequence[Judgment]) -> PageTable:
     # Those with the most verdicts first.
     models = [model for model, _ in Counter(map(_model, judgments)).most_common()]
     rows: dict[tuple[str, str], dict[str, list[Judgment]]] = {}
-    order = list(dict.fromkeys(judgment.claim.name for judgment in judgments))
+    sentences = {judgment.claim.name: judgment.claim.sentence for judgment in judgments}
+    order = list(sentences)
     for judgment in sorted(judgments, key=lambda judgment: order.index(judgment.claim.name)):
         key = (judgment.claim.name, judgment.effect.condition)
         rows.setdefault(key, {}).setdefault(_model(judgment), []).append(judgment)
-    sentences = {judgment.claim.name: judgment.claim.sentence for judgment in judgments}
     cells = []
     for name, condition in rows:
         marks = (_mark(rows[name, condition].get(model, ())) for model in models)
@@ -155,9 +148,9 @@ def _model(judgment: Judgment) -> str:
 def _mark(judgments: Sequence[Judgment]) -> Cell:
     """Return the verdicts of a claim on a model; the numbers below, and on hover in full."""
     marks = " ".join(MARKS[judgment.verdict] for judgment in judgments)
-    values = (" ".join(filter(None, (write_effect(j)[0], unit_of(j.claim)))) for j in judgments)
-    below = ", ".join(values) if all(write_effect(j)[0] for j in judgments) else ""
-    words = (f"{j.verdict}: {j.effect.where}, {in_words(j)}" for j in judgments)
+    values = [_value(judgment) for judgment in judgments]
+    below = ", ".join(values) if all(values) else ""
+    words = (f"{j.verdict}: {j.effect.where}, {_in_words(j)}" for j in judgments)
     return Cell(marks, below=below, explanation="; ".join(words))
 
 
@@ -168,7 +161,7 @@ def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str, text:
             "where": judgment.effect.where,
             "verdict": judgment.verdict,
             "effect": _effect_cell(judgment),
-            "unit": unit_of(judgment.claim),
+            "unit": _unit(judgment.claim),
             "resampled": f"{judgment.effect.n} {judgment.effect.resampled}",
             "p_value": judgment.p_value,
             "impostor": weakest_impostor(rates, study, judgment.claim.name),
@@ -179,12 +172,12 @@ def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str, text:
     return page_table("All effects", _COLUMNS, pd.DataFrame(rows), folded=True, text=text)
 
 
-def unit_of(claim: Claim) -> str:
+def _unit(claim: Claim) -> str:
     """Return the unit in which an effect of a claim is written."""
     return "%" if claim.unit == "fraction" else claim.unit
 
 
-def write_effect(judgment: Judgment) -> tuple[str, str]:
+def _write_effect(judgment: Judgment) -> tuple[str, str]:
     """Write an effect and its interval, the same on every part of the page.
 
     Parameters
@@ -209,12 +202,17 @@ def write_effect(judgment: Judgment) -> tuple[str, str]:
 
 
 def _effect_cell(judgment: Judgment) -> Cell:
-    text, interval = write_effect(judgment)
+    text, interval = _write_effect(judgment)
     return Cell(text, repr(float(judgment.effect.value)) if text else "", interval)
 
 
-def in_words(judgment: Judgment) -> str:
+def _value(judgment: Judgment) -> str:
+    """Write an effect with its unit; empty where there is none."""
+    value, _ = _write_effect(judgment)
+    return f"{value} {_unit(judgment.claim)}".strip() if value else ""
+
+
+def _in_words(judgment: Judgment) -> str:
     """Write an effect with its unit and interval, or why there is none."""
-    value, interval = write_effect(judgment)
-    words = " ".join(filter(None, (value, unit_of(judgment.claim) if value else "")))
-    return ", ".join(filter(None, (words, interval, judgment.reason)))
+    _, interval = _write_effect(judgment)
+    return ", ".join(filter(None, (_value(judgment), interval, judgment.reason)))

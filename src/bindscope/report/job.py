@@ -32,8 +32,7 @@ def make_report(job: Job) -> str:
     job
         Its spec lists the chapters: `study`, `title`, `findings` (``"module:function"``) and the
         title, caption and narrow version of the `figures` that were drawn, by name, and the names
-        of its `tables`. Its inputs are
-        the tables, the figures, and the studies' own files.
+        of its `tables`. Its inputs are the tables, the figures, and the studies' own files.
 
     Returns
     -------
