@@ -16,7 +16,7 @@ injections: these write the labels into the tokens, and a probe of noise reads t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -68,24 +68,30 @@ class JudgedPlace(NamedTuple):
         """The place, for people."""
         return f"{self.group} on {self.dataset}, layer {self.layer}"
 
+    def make_effect(
+        self, claim: str, ends: Iterable[float], n: int, resampled: str, reason: str = ""
+    ) -> Effect:
+        """Return an effect that was measured here; `ends`: value, low, high."""
+        value, low, high = map(float, ends)
+        return Effect(
+            claim,
+            self.words,
+            value,
+            low,
+            high,
+            n,
+            resampled,
+            reason,
+            about=self,
+            model=self.group,
+            condition=self.dataset,
+        )
+
 
 def _unjudged(
     claim: str, place: JudgedPlace, reason: str, resampled: str = IMAGES, n: int = 0
 ) -> Effect:
-    nan = np.nan
-    return Effect(
-        claim,
-        place.words,
-        nan,
-        nan,
-        nan,
-        n,
-        resampled,
-        reason,
-        about=place,
-        model=place.group,
-        condition=place.dataset,
-    )
+    return place.make_effect(claim, [np.nan] * 3, n, resampled, reason)
 
 
 # --- Edits ---
@@ -197,20 +203,7 @@ def _edit_effect(entry: EditClaim, place: JudgedPlace, by_edit: EditRows) -> Eff
         return _unjudged(entry.claim.name, place, reason or _few("test", n), n=n)
     scale = 100.0 if entry.claim.unit == "points" else 1.0
     ends = (np.nan if row[name] is None else row[name] for name in entry.quantity.interval)
-    value, low, high = (scale * float(end) for end in ends)
-    return Effect(
-        entry.claim.name,
-        place.words,
-        value,
-        low,
-        high,
-        n,
-        resampled,
-        reason,
-        about=place,
-        model=place.group,
-        condition=place.dataset,
-    )
+    return place.make_effect(entry.claim.name, (scale * end for end in ends), n, resampled, reason)
 
 
 def _no_evidence(entry: EditClaim, by_edit: EditRows, row: Mapping[Any, Any] | None) -> str:
@@ -404,19 +397,7 @@ def _least_certain(
         if len(points) > 1:
             (value, low, high), n = mean_interval(points[:, 0]), len(points)
             units = TRAINING_SEEDS
-        ends = float(value), float(low), float(high)
-        candidates.append(
-            Effect(
-                claim,
-                place.words,
-                *ends,
-                n,
-                units,
-                about=place,
-                model=place.group,
-                condition=place.dataset,
-            )
-        )
+        candidates.append(place.make_effect(claim, (value, low, high), n, units))
     return min(candidates, key=_weakness)
 
 
