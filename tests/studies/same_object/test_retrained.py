@@ -27,10 +27,11 @@ from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.figures.effects import (
     same_object_ablation,
     same_object_attention,
+    table_2_words,
 )
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
 from bindscope.studies.same_object.protocol import ABLATION
-from bindscope.studies.same_object.published import NOT_COMPARED
+from bindscope.studies.same_object.published import read_ablation
 from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.groups import with_groups
@@ -189,10 +190,8 @@ def test_table_2_has_five_columns_of_both_heads_and_the_losses(table: pd.DataFra
             for i, (edit, strength) in enumerate(columns)
         ]
     )
-    compared = NOT_COMPARED.assign(name=["DINOv2-L/14"])
-    resources = {"same_object_ablation": str(CLONE / ABLATION)}
-    rows = pd.concat([grouped, heads])
-    canvas = same_object_ablation.draw(rows, ["toy"], compared, resources)
+    published = table_2_words(read_ablation(str(CLONE / ABLATION)))
+    canvas = same_object_ablation.draw(pd.concat([grouped, heads]), ["toy"], published)
     words = [text.get_text() for text in canvas.findobj(Text)]
     assert words.count("41") == 2  # injected whole, of classes and of objects
     assert any("44.14, 41.03, 39.2, 44.91, 43.59" in text.replace("\n", " ") for text in words)

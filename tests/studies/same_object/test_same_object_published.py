@@ -13,13 +13,13 @@ from bindscope.core.keys import CLONE
 from bindscope.studies.same_object.protocol import ABLATION, PROBES, comparable, paper_name
 from bindscope.studies.same_object.published import (
     NOT_COMPARED,
-    drawn,
-    note,
+    describe_undrawn,
     published_next_to,
     read_ablation,
     read_attention,
     read_comparison,
     read_table_1,
+    select_drawn,
 )
 
 
@@ -49,7 +49,7 @@ def test_layers_are_counted_from_one_and_the_tables_hold_what_they_say() -> None
 def test_numbers_are_drawn_for_the_released_protocol_alone() -> None:
     content = preset("same_object_published")
     rows = compared(content)
-    marks = drawn(rows)
+    marks = select_drawn(rows)
     assert set(marks["model"]) == {
         "dinov2-small",
         "dinov2-base",
@@ -57,24 +57,24 @@ def test_numbers_are_drawn_for_the_released_protocol_alone() -> None:
         "dinov2-giant",
     }
     assert set(marks["dataset"]) == {"ade20k-518"}
-    assert "MAE" in note(rows)  # whose labels are of other patches in the released code
-    assert "CLIP" in note(rows)  # whose pixels are normalized as for DINOv2
-    assert "dinov2" not in note(rows)  # which are drawn for another dataset
+    assert "MAE" in describe_undrawn(rows)  # whose labels are of other patches in the released code
+    assert "CLIP" in describe_undrawn(rows)  # whose pixels are normalized as for DINOv2
+    assert "dinov2" not in describe_undrawn(rows)  # which are drawn for another dataset
     whole = rows[(rows["dataset"] == "ade20k-whole") & (rows["model"] == "dinov2-large")]
     assert "whole images, not crops" in whole["differs"].iloc[0]
     ours = compared(preset("same_object"))
     assert len(ours) == 7
-    assert not len(drawn(ours))
-    assert "dinov2-large 90.2 %" in note(ours)
-    assert "4,000 of 20,455 training images" in note(ours)
+    assert not len(select_drawn(ours))
+    assert "dinov2-large 90.2 %" in describe_undrawn(ours)
+    assert "4,000 of 20,455 training images" in describe_undrawn(ours)
 
 
 def test_a_run_without_the_papers_models_has_no_comparison() -> None:
     rows = compared(preset("same_object_published_small"))
     for table in (rows, NOT_COMPARED):
-        marks = drawn(table)
+        marks = select_drawn(table)
         assert not len(marks[marks["model"] == "distilled"])
-        assert note(table) == ""
+        assert describe_undrawn(table) == ""
         assert published_next_to(pd.DataFrame(columns=["family"]), table).empty
 
 
@@ -85,7 +85,7 @@ def test_a_run_without_the_papers_models_has_no_comparison() -> None:
 def test_every_deviation_is_named(key: str, value: Any) -> None:
     content = preset("same_object_published")
     content["studies"]["same_object"]["sampling"][key] = value
-    assert not len(drawn(compared(content)))
+    assert not len(select_drawn(compared(content)))
 
 
 def test_ours_stands_next_to_it_at_both_layers() -> None:

@@ -87,14 +87,14 @@ def published_next_to(rows: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFram
     return pd.DataFrame(lines)
 
 
-def drawn(compared: pd.DataFrame) -> pd.DataFrame:
+def select_drawn(compared: pd.DataFrame) -> pd.DataFrame:
     """Return the published numbers whose protocol is that of this run."""
     return compared[compared["differs"].map(len) == 0]
 
 
-def note(compared: pd.DataFrame) -> str:
+def describe_undrawn(compared: pd.DataFrame) -> str:
     """Say which models' published numbers are drawn nowhere, and why; empty where all are."""
-    undrawn = compared[~compared["model"].isin(drawn(compared)["model"])]
+    undrawn = compared[~compared["model"].isin(select_drawn(compared)["model"])]
     if not len(undrawn):
         return ""
     values = (

@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
-from bindscope.figures.facets import Look, crossed, facets, lines
+from bindscope.figures.facets import FacetGrid, Look, crossed, facets, lines
 from bindscope.figures.figure import curves_of, figure, some
 from bindscope.figures.style import handle, note_above, zero_line
 from bindscope.studies.same_object.published import (
-    NOT_COMPARED,
     PAPER,
     PAPER_MODEL,
     read_ablation,
@@ -67,9 +66,21 @@ _HEADS: Final[dict[str, Look]] = {
 _read = partial(read_grouped, schema=EDITS_SCHEMA)
 
 
-def _read_both(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and which of the run's models the paper has too."""
-    return {**_read(inputs), "compared": read_comparison(inputs), "resources": inputs.resources}
+def _has_papers_model(inputs: Inputs) -> bool:
+    """Whether the run has the model of Fig. 7 and Table 2 of the IsSameObject paper."""
+    return PAPER_MODEL in set(read_comparison(inputs)["name"])
+
+
+def _read_with_fig_7(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and what the IsSameObject paper publishes of attention."""
+    published = ""
+    if _has_papers_model(inputs):
+        low, high = read_attention(inputs.resources["same_object"])
+        published = (
+            f"{PAPER}, Fig. 7, {PAPER_MODEL}: {low} to {high} in middle layers. Not drawn: its "
+            "mean over heads and its images are not described."
+        )
+    return {**_read(inputs), "published": published}
 
 
 _MOST_PANELS = 4  # models of a figure; the table has them all
@@ -80,12 +91,9 @@ def _panels(rows: pd.DataFrame, models: Sequence[str]) -> dict[str, pd.DataFrame
     return dict(list(panels.items())[:_MOST_PANELS])
 
 
-@figure(_read_both)
+@figure(_read_with_fig_7)
 def same_object_attention(
-    table: pd.DataFrame,
-    models: Sequence[str] = (),
-    compared: pd.DataFrame = NOT_COMPARED,
-    resources: Mapping[str, str] = {},
+    table: pd.DataFrame, models: Sequence[str] = (), published: str = ""
 ) -> Figure:
     """Whether attention goes where a probe predicts the same object, a column per model."""
     rows = table[table["edit"] == "none"]
@@ -120,13 +128,8 @@ def same_object_attention(
             "fraction of attention on\nthe same object, %",
         ),
     )
-    if PAPER_MODEL in set(compared["name"]):
-        low, high = read_attention(resources["same_object"])
-        note_above(
-            grid.figure,
-            f"{PAPER}, Fig. 7, {PAPER_MODEL}: {low} to {high} in middle layers. Not drawn: its "
-            "mean over heads and its images are not described.",
-        )
+    if published:
+        note_above(grid.figure, published)
     return grid.legend({**looks, **_HEADS}, per_row=3)
 
 
@@ -162,21 +165,40 @@ EditCondition = tuple[str, float]
 def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Edits of what a probe reads, and their controls: a column of panels per model."""
     best = where_validation_is_best(some(table, "Nothing was edited."))
-    panels = {
-        f"{title}\nlayer {rows['layer'].iloc[0]}": rows
-        for title, rows in _panels(best, models).items()
-    }
+    panels, conditions = _edited_panels(best, models), _conditions(best)
     there = set(best.loc[best["value"].notna(), "quantity"])
     measures = [name for name in _MEASURES if name in there]
-    conditions = _conditions(best)
-    grid = crossed(measures, panels, (1.3, 1.35), sharex=True)
+    grid = _edits_grid({name: _MEASURES[name][0] for name in measures}, panels, conditions)
     for (name, title), axes in grid.panels.items():
         if name != _LOSS and axes not in grid.left:
             axes.sharey(grid.left[measures.index(name)])
             axes.tick_params(labelleft=False)
         _edited(axes, panels[title], name, conditions)
-        if name == measures[0]:
-            axes.set_title(title, fontsize=8)
+    used = [entry for name, entry in _SUBSPACES.items() if (best["subspace"] == name).any()]
+    entries = {name: {**look, "linestyle": "none"} for name, look in used}
+    if there & set(_AGAIN_OF.values()):
+        entries["hollow: probe fitted again"] = {**_AGAIN, "linestyle": "none"}
+    grid.legend(entries, handle("guess; without an edit", **_MAJORITY), per_row=3)
+    if reasons := sorted(without_loss(best)):
+        note_above(grid.figure, f"No pretraining loss of some models: {'; '.join(reasons)}.")
+    return grid.figure
+
+
+def _edited_panels(rows: pd.DataFrame, models: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return the rows of each model, whose title names the edited layer."""
+    panels = _panels(rows, models)
+    return {f"{title}\nlayer {part['layer'].iloc[0]}": part for title, part in panels.items()}
+
+
+def _edits_grid(
+    measures: Mapping[str, str],
+    panels: Mapping[str, Any],
+    conditions: Sequence[EditCondition],
+) -> FacetGrid:
+    """Lay out a row per measure (name -> axis) and a column per model, with edits along x."""
+    grid = crossed(measures, panels, (1.3, 1.35), sharex=True)
+    for axes, title in zip(grid.panels.values(), panels, strict=False):
+        axes.set_title(title, fontsize=8)
     for axes in grid.bottom:
         axes.set_xticks(
             range(len(conditions)),
@@ -186,15 +208,8 @@ def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
             ha="right",
             rotation_mode="anchor",
         )
-    grid.label(y=[_MEASURES[name][0] for name in measures], fontsize=7.5)
-    used = [entry for name, entry in _SUBSPACES.items() if (best["subspace"] == name).any()]
-    entries = {name: {**look, "linestyle": "none"} for name, look in used}
-    if there & set(_AGAIN_OF.values()):
-        entries["hollow: probe fitted again"] = {**_AGAIN, "linestyle": "none"}
-    grid.legend(entries, handle("guess; without an edit", **_MAJORITY), per_row=3)
-    if reasons := sorted(without_loss(best)):
-        note_above(grid.figure, f"No pretraining loss of some models: {'; '.join(reasons)}.")
-    return grid.figure
+    grid.label(y=[*measures.values()], fontsize=7.5)
+    return grid
 
 
 def _conditions(table: pd.DataFrame) -> list[EditCondition]:
@@ -242,7 +257,7 @@ def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[EditCond
         )
 
 
-# Quantity -> the axis, the factor, and what the paper calls it.
+# Quantity -> the axis, the factor, and what the IsSameObject paper calls it.
 _TABLE_2: Final = {
     "refitted_class_miou": ("classes,\nmIoU, %", 100.0, "semantic segmentation mIoU"),
     "refitted_instance_miou": ("objects,\nmIoU, %", 100.0, "instance segmentation mIoU"),
@@ -259,42 +274,38 @@ _COLUMNS_2: Final = (
 _EDIT_COLORS: Final = {"none": INK, "shuffle": ORANGE, "inject": BLUE}
 
 
-@figure(_read_both)
+def _read_with_table_2(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and the IsSameObject paper's Table 2 where the run has its model."""
+    published = ""
+    if _has_papers_model(inputs):
+        published = table_2_words(read_ablation(inputs.resources["same_object_ablation"]))
+    return {**_read(inputs), "published": published}
+
+
+@figure(_read_with_table_2)
 def same_object_ablation(
-    table: pd.DataFrame,
-    models: Sequence[str] = (),
-    compared: pd.DataFrame = NOT_COMPARED,
-    resources: Mapping[str, str] = {},
+    table: pd.DataFrame, models: Sequence[str] = (), published: str = ""
 ) -> Figure:
-    """Heads that are fitted again under edits of the whole subspace (the paper's Table 2)."""
+    """Heads fitted again under edits of the whole subspace (IsSameObject paper, Table 2)."""
     rows = best_edited(table)
     rows = rows[rows["subspace"].isin(["none", "probe"]) & rows["quantity"].isin(list(_TABLE_2))]
     some(
         rows[rows["quantity"].str.contains("miou")], "No class or identity probe was fitted again."
     )
-    panels = {
-        f"{title}\nlayer {part['layer'].iloc[0]}": part
-        for title, part in _panels(rows, models).items()
-    }
+    panels = _edited_panels(rows, models)
     there = {name for part in panels.values() for name in part.dropna(subset="value")["quantity"]}
-    measures = [name for name in _TABLE_2 if name in there]
-    grid = crossed(measures, panels, (1.3, 1.2), sharex=True)
+    measures = {name: axis for name, (axis, _, _) in _TABLE_2.items() if name in there}
+    grid = _edits_grid(measures, panels, _COLUMNS_2)
     for (name, title), axes in grid.panels.items():
         part = panels[title]
         _columns(axes, part[part["quantity"] == name], _TABLE_2[name][1])
-        if name == measures[0]:
-            axes.set_title(title, fontsize=8)
-    for axes in grid.bottom:
-        labels = [_words(*condition) for condition in _COLUMNS_2]
-        axes.set_xticks(range(len(labels)), labels, rotation=60, fontsize=7, ha="right")
-    grid.label(y=[_TABLE_2[name][0] for name in measures], fontsize=7.5)
-    if PAPER_MODEL in set(compared["name"]):
-        note_above(grid.figure, _table_2_words(read_ablation(resources["same_object_ablation"])))
+    if published:
+        note_above(grid.figure, published)
     return grid.figure
 
 
-def _table_2_words(table: pd.DataFrame) -> str:
-    """Quote the paper's Table 2 in the order of the columns."""
+def table_2_words(table: pd.DataFrame) -> str:
+    """Quote the IsSameObject paper's Table 2 in the order of the columns."""
     values = table.set_index(["quantity", "edit", "strength"])["value"]
     quoted = (
         f"{name}{' (%)' if scale > 1 else ''} "

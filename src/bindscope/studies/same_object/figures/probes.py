@@ -25,7 +25,12 @@ from bindscope.figures.style import (
     paper_entry,
     values_along_x,
 )
-from bindscope.studies.same_object.published import NOT_COMPARED, drawn, note, read_comparison
+from bindscope.studies.same_object.published import (
+    NOT_COMPARED,
+    describe_undrawn,
+    read_comparison,
+    select_drawn,
+)
 from bindscope.studies.same_object.quantities import DISTANCES, NO_MODEL
 from bindscope.studies.same_object.scores import ACCURACY
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
@@ -106,7 +111,7 @@ def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
 
 
 def _read_scores(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and what the paper publishes of the same models."""
+    """Read the table, and what the IsSameObject paper publishes of the same models."""
     return {**read_grouped(inputs, SAME_OBJECT_SCHEMA), "compared": read_comparison(inputs)}
 
 
@@ -121,15 +126,15 @@ def same_object_layers(
     positions = of_positions(table)
     names = dict.fromkeys(curves["panel"])
     grid = broken(_MEASURES, names, _COLUMNS, (0.9, 1.7))
-    marks = drawn(compared)
+    marks = select_drawn(compared)
     for (measure, name), axes in grid.panels.items():
         _layers(axes, curves[curves["panel"] == name], positions, measure)
         if axes in grid.left:
             axes.set_ylabel(_MEASURES[measure][0])
         if measure == "accuracy":
             axes.set_title(name, fontsize=8)
-            _, mark = next(curves[curves["panel"] == name].iterrows())
-            here = (marks["model"] == mark["group"]) & (marks["dataset"] == mark["dataset"])
+            about = curves[curves["panel"] == name].iloc[0]
+            here = (marks["model"] == about["group"]) & (marks["dataset"] == about["dataset"])
             points = marks[here]
             axes.plot(points["layer"], 100 * points["accuracy"], linestyle="none", **PAPER_MARK)
         else:
@@ -140,7 +145,7 @@ def same_object_layers(
         for axes in row_axes:
             axes.set_ylim(ends[:, 0].min(), ends[:, 1].max())
             axes.tick_params(labelleft=axes in grid.left)
-    if words := note(compared):
+    if words := describe_undrawn(compared):
         note_above(grid.figure, words)
     return grid.legend(_families(curves), *_rivals(positions), *paper_entry(marks))
 
@@ -172,7 +177,7 @@ def same_object_models(
     rows, positions = at_best_layers(table), of_positions(table)
     quadratic = rows[rows["family"] == "quadratic"]
     some(quadratic, "No quadratic probe was fitted to tokens of a model.")
-    datasets = list(dict.fromkeys(rows["dataset"]))
+    datasets, marks = list(dict.fromkeys(rows["dataset"])), select_drawn(compared)
     heights = [rows.loc[rows["dataset"] == name, "group"].nunique() for name in datasets]
     height = 0.9 + 0.42 * (sum(heights) + 2 * len(heights))
     grid = wrapped(datasets, 1, (height, 0), sharex=True, height_ratios=heights)
@@ -180,17 +185,16 @@ def same_object_models(
         part = rows[rows["dataset"] == dataset]
         order = [name for name in models if name in set(part["group"])]
         _models(axes, part, order)
-        marks = drawn(compared)
         for _, mark in marks[marks["dataset"] == dataset].iterrows():
             axes.plot(100 * mark["accuracy"], order.index(mark["model"]), **PAPER_MARK)
         for value in positions.loc[positions["dataset"] == dataset, "accuracy"].dropna():
             axes.axvline(100 * value, **_POSITION)
         axes.set_title(dataset, fontsize=8)
     grid.bottom[0].set_xlabel("accuracy at the layer with the lowest validation loss, %")
-    if words := note(compared):
+    if words := describe_undrawn(compared):
         note_above(grid.figure, words)
     entries = _families(rows, linewidth=1, markersize=4.5)
-    return grid.legend(entries, *_rivals(positions), *paper_entry(drawn(compared)), per_row=4)
+    return grid.legend(entries, *_rivals(positions), *paper_entry(marks), per_row=4)
 
 
 def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
