@@ -217,7 +217,7 @@ def softmax_optimum(
 
 
 def released_classes(task: FitTask, scaling: Standardiser) -> tuple[ClassProbabilities, int]:
-    """Fit the softmax regression as the paper's code does, and count steps; pairs score p.q."""
+    """Fit the softmax regression as the IsSameObject paper's code does; count steps."""
     present = np.unique(task.train.classes[task.train.valid]).astype(np.int64)
     classes = torch.from_numpy(present).to(task.device)
     trained = train_classes(task, classes)

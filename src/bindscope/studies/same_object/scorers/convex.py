@@ -203,11 +203,7 @@ def optimum_columns(optimum: Optimum) -> dict[str, Any]:
 
 
 def fitted_form(
-    form: PairForm,
-    optimum: Optimum,
-    scaling: Standardiser | None = None,
-    *,
-    calibrate: bool = True,
+    form: PairForm, optimum: Optimum, scaling: Standardiser | None = None
 ) -> FittedProbe:
     """Return a form at its optimum as what a fit returns."""
     weights = {name: part.cpu().numpy() for name, part in form.split(optimum.theta).items()}
@@ -216,7 +212,6 @@ def fitted_form(
         scaling,
         columns=optimum_columns(optimum),
         weights=weights | scaling_arrays(scaling),
-        calibrate=calibrate,
     )
 
 
@@ -303,7 +298,7 @@ def form_of(name: str, covariance: Covariance) -> PairForm:
 
 
 def descend_form(family: str, task: FitTask, this: Fit) -> tuple[PairForm, Optimum]:
-    """Fit a form of the ladder as the paper's code does."""
+    """Fit a form of the ladder as the IsSameObject paper's code does."""
     trained = train_form(family, task)
     form = form_of(family, this.covariance)
     theta = form.join(standardised(trained.weights, this.scaling)).to(task.device)
@@ -314,14 +309,13 @@ def fit_form(
     config: LinearScorer | DiagonalScorer | QuadraticScorer, task: FitTask
 ) -> list[FittedProbe]:
     """Fit a form of the ladder; of the quadratic one also its truncations, which come first."""
-    this, released = Fit.begin(config, task), config.fit == "released"
-    family = config.family
+    this, family, released = Fit.begin(config, task), config.family, config.fit == "released"
     form, optimum = descend_form(family, task, this) if released else this.climb(family)
+    full = replace(fitted_form(form, optimum, this.scaling), calibrate=not released)
     if not isinstance(config, QuadraticScorer):
-        return [fitted_form(form, optimum, this.scaling, calibrate=not released)]
+        return [full]
     weights = form.split(optimum.theta)
     lambdas, rows = eigen(this.covariance, weights["matrix"])
-    full = fitted_form(form, optimum, this.scaling, calibrate=not released)
     arrays = {"eigenvalues": lambdas.cpu().numpy(), "eigenrows": rows.cpu().numpy()}
     full = replace(full, weights={**full.weights, **arrays})
     cut = []

@@ -9,9 +9,10 @@ anew: the store reads these faster than single images.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,29 +66,25 @@ class ReleasedForm(nn.Module):
 
     def matrix(self) -> Tensor:
         """Return the matrix of a form (d, d), symmetric but for the bilinear one."""
-        both: Tensor = self.weight + self.weight.t()
-        if self.family == "bilinear":
-            both = 2 * self.weight
-        return both.div(2 * len(self.weight) ** 0.5)
+        turned = self.weight if self.family == "bilinear" else self.weight.t()
+        return (self.weight + turned).div(2 * len(self.weight) ** 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of all pairs of tokens (B, m, d), (B, m, m)."""
         if self.family == "linear":  # a map to one number is applied to both, with its bias
             scores = x @ self.weight + self.bias
             return scores[:, :, None] + scores[:, None, :]
-        if self.family == "bilinear":
-            first, second = x.chunk(2, -1)
-            return torch.bmm(first @ self.matrix(), second.mT) + self.bias
-        moved = x * self.weight if self.family == "diagonal" else x @ self.matrix()
-        return torch.bmm(moved, x.mT) + self.bias
+        first, second = x.chunk(2, -1) if self.family == "bilinear" else (x, x)
+        moved = first * self.weight if self.family == "diagonal" else first @ self.matrix()
+        return torch.bmm(moved, second.mT) + self.bias
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of a `PairForm` on raw tokens."""
         if self.family == "linear":
             return {"linear": self.weight, "bias": 2 * self.bias}
-        name = "diagonal" if self.family == "diagonal" else "matrix"
-        value = self.weight if self.family == "diagonal" else self.matrix()
-        return {name: value, "bias": self.bias}
+        if self.family == "diagonal":
+            return {"diagonal": self.weight, "bias": self.bias}
+        return {"matrix": self.matrix(), "bias": self.bias}
 
 
 def pair_losses(module: nn.Module, drawn: DrawnPatches) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,11 +120,8 @@ class _Epochs:
         return -(-self.pairs[0].data.n_images // IMAGES)
 
     def batches(self, first: int) -> Iterator[DrawnPatches]:
-        number = first
-        while True:
-            epoch, place = divmod(number, self.steps)
-            yield self._step(epoch, place)
-            number += 1
+        for number in count(first):
+            yield self._step(*divmod(number, self.steps))
 
     def _step(self, epoch: int, place: int) -> DrawnPatches:
         n = self.pairs[0].data.n_images
@@ -167,17 +161,23 @@ class _Epochs:
         return [self._errors(run.module) for run in runs]
 
     def _errors(self, module: nn.Module) -> float:
-        right, count = 0, 0
+        right, n = 0, 0
         for block in self.pairs[1].blocks():
             every = torch.arange(block.valid.shape[1], device=block.x.device)
             whole = self._gathered(block, every.expand(block.valid.shape))
             _, hits, of = self.losses(module, whole)
-            right, count = right + int(hits.sum()), count + int(of.sum())
-        return 1 - right / max(count, 1)
+            right, n = right + int(hits.sum()), n + int(of.sum())
+        return 1 - right / max(n, 1)
 
 
-def _train(module: nn.Module, losses: LossFunction, task: FitTask, classes: Tensor) -> int:
-    """Fit a module; return the steps that were taken."""
+def _train(
+    module: nn.Module,
+    losses: LossFunction,
+    task: FitTask,
+    classes: Tensor,
+    weights: Callable[[], Mapping[str, Tensor]],
+) -> TrainedWeights:
+    """Fit a module, whose `weights` are then returned."""
     epochs = _Epochs(task.pairs(None), losses, classes)
     plan = DescentPlan(
         EPOCHS * epochs.steps,
@@ -188,28 +188,30 @@ def _train(module: nn.Module, losses: LossFunction, task: FitTask, classes: Tens
     run = Run("released", module.to(task.device))
     Descent([run], epochs, plan, take(task.checkpoints)).fit()
     run.restore()
-    return run.steps
+    values = {name: value.detach().double().cpu() for name, value in weights().items()}
+    return TrainedWeights(values, run.steps)
 
 
 def train_form(family: str, task: FitTask) -> TrainedWeights:
     """Fit a form; its weights are of raw tokens."""
     module = ReleasedForm(family, task.train.dim, torch.Generator().manual_seed(task.seeds[0]))
     none = torch.zeros(1, dtype=torch.int64, device=task.device)
-    steps = _train(module, pair_losses, task, none)
-    weights = {name: value.detach().double().cpu() for name, value in module.weights().items()}
-    return TrainedWeights(weights, steps)
+    return _train(module, pair_losses, task, none, module.weights)
 
 
 def train_classes(task: FitTask, classes: Tensor) -> TrainedWeights:
     """Fit a softmax regression of classes; `weights` (d, C) and `bias` (C,) are of raw tokens."""
-    module, generator = nn.Linear(task.train.dim, len(classes)), torch.Generator()
-    generator.manual_seed(task.seeds[0])
+    module = nn.Linear(task.train.dim, len(classes))
+    generator, bound = torch.Generator().manual_seed(task.seeds[0]), task.train.dim**-0.5
     for parameter in module.parameters():
-        bound = task.train.dim**-0.5
         parameter.data.uniform_(-bound, bound, generator=generator)
-    steps = _train(module, class_losses, task, classes)
-    weights: dict[str, Any] = {"weights": module.weight.t(), "bias": module.bias}
-    return TrainedWeights({name: w.detach().double().cpu() for name, w in weights.items()}, steps)
+    return _train(
+        module,
+        class_losses,
+        task,
+        classes,
+        lambda: {"weights": module.weight.t(), "bias": module.bias},
+    )
 
 
 def standardised(weights: dict[str, Tensor], scaling: Standardiser) -> dict[str, Tensor]:
