@@ -73,13 +73,11 @@ class Placed:
         """Return pixels (height, width, ...) of `size` as they are stored."""
         side, channels = self.side, pixels.shape[2:]
         if self.crops is None:
-            square = np.empty((side, side, *channels), pixels.dtype)
-            square[...] = empty
+            square = np.full((side, side, *channels), empty, pixels.dtype)
             square[self.window()] = pixels
             return square
         (rows, columns), corners = self.crops, self.corners()
-        sheet = np.empty((rows * columns, side, side, *channels), pixels.dtype)
-        sheet[...] = empty
+        sheet = np.full((rows * columns, side, side, *channels), empty, pixels.dtype)
         for crop, (y, x) in zip(sheet, corners, strict=False):
             crop[...] = pixels[y : y + side, x : x + side]
         sheet = sheet.reshape(rows, columns, side, side, *channels)
@@ -150,12 +148,6 @@ def write_photos(
     write_blocks(writer, len(stored.scenes), BLOCK, "images", decoded)
 
 
-def stored_px(render: PhotosRenderer) -> tuple[int, int]:
-    """Return the height and width of what is stored: the square, or a sheet of crops."""
-    rows, columns = render.crops or (1, 1)
-    return rows * render.size_px, columns * render.size_px
-
-
 def _arrays(
     files: SourceFiles,
     records: tuple[Record, ...],
@@ -163,7 +155,8 @@ def _arrays(
     max_objects: int,
     masked: bool,
 ) -> dict[str, npt.NDArray[np.integer]]:
-    n, stored = len(records), stored_px(render)
+    n, sheet = len(records), render.crops or (1, 1)
+    stored = tuple(crops * render.size_px for crops in sheet)
     arrays: dict[str, npt.NDArray[np.integer]] = {
         "images": np.empty((n, *stored, 3), np.uint8),
         "cells": np.full((n, max_objects), -1, np.int16),
