@@ -21,7 +21,6 @@ TEXTURES = ("plain", "stripes", "dots", "checks")
 DARKER = 0.45  # a texture's dark parts over the object's color
 OVERHANG = 4  # pixels that a bar sticks out on both sides of what it hides
 
-
 # Stuff: pattern, and the colors of its bits 0 and 1. Paler than the palette's objects.
 STUFF: tuple[tuple[str, tuple[int, int, int], tuple[int, int, int]], ...] = (
     ("rows", (196, 214, 186), (166, 190, 156)),

@@ -15,7 +15,6 @@ from bindscope.studies.same_object.quantities import patches_of
 
 DECIDES_NOTHING = True
 
-
 PAIR_BYTES, BLOCK = 48, 2**21  # `data.PAIR_BYTES` and `data.BLOCK`, which are beside torch
 _COPIES, _IMAGE_DIMS = 32, 64  # `scorers.convex.COPIES`, `scorers.classes.IMAGE_DIMS`
 # Bytes of a pair of validation while Platt's map is fitted, and of a test image while its pairs are

@@ -347,7 +347,7 @@ def _add_edits_of_layer(
     """Edit one layer, read there and in the next one with a probe; fit probes again.
 
     Claims are about the edited probe, so it is always among those that are fitted again. Of a layer
-    that is not among the edited ones attention alone is measured.
+    that is not among the edited ones only attention is measured.
     """
     dataset, model = shared.datasets[names["dataset"]], shared.models[names["model"]]
     run, weights = _run(graph, shared, model)
@@ -355,16 +355,14 @@ def _add_edits_of_layer(
     used = {fits[at].path(): fits[at] for at in (layer, later) if at is not None}
     known = {probe.name: probe for probe in section.probes}
     edits = layer in effects.layers
-    again = [known[name] for name in dict.fromkeys((names["probe"], *effects.retrained.probes))]
-    again = again if edits else []
-    n_scenes = {"train": effects.retrained.train, "val": effects.retrained.val}
+    refitted = (names["probe"], *effects.retrained.probes) if edits else ()
+    again = [known[name] for name in dict.fromkeys(refitted)]
+    n_scenes = {"train": effects.retrained.train, "val": effects.retrained.val} if edits else {}
     n_scenes["test"] = effects.scenes or used_scenes(section, dataset)["test"]
     inputs: dict[str, list[Product]] = {"fit": list(used.values()), "weights": weights}
-    samples = dict(zip(SPLITS, fits[layer].inputs["samples"], strict=True))
-    n_scenes = n_scenes if edits else {"test": n_scenes["test"]}
-    for split, sample in samples.items():
-        if split not in n_scenes:
-            continue
+    samples: dict[str, Product] = dict(zip(SPLITS, fits[layer].inputs["samples"], strict=True))
+    for split in n_scenes:
+        sample = samples[split]
         n_scenes[split] = min(n_scenes[split], sample.content["n_scenes"])
         inputs[f"{split}_scenes"] = _shards(graph, dataset, split, n_scenes[split])
         inputs[f"{split}_samples"] = [sample]

@@ -62,7 +62,7 @@ _edits = _about("same_object_edits", "same_object_effects")
 
 
 def _with_paper(request: Any) -> Any:
-    """Add to a request which of the run's fits the paper has too, and how protocols differ."""
+    """Add to a request which fits the IsSameObject paper has too, and how protocols differ."""
 
     def requested(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
         plain: Request | None = request(graph, shared, section)
@@ -82,9 +82,8 @@ def _attended(graph: Graph, shared: Shared, section: PairSection) -> Request | N
         tuple(product.wildcards[name] for name in ("dataset", "model", "probe"))
         for product in graph.select("same_object_effects")
     )
-    return (
-        _edits(graph, shared, section) if max(layers.values(), default=0) >= FEWEST_POINTS else None
-    )
+    several = max(layers.values(), default=0) >= FEWEST_POINTS
+    return _edits(graph, shared, section) if several else None
 
 
 def _ablated(graph: Graph, shared: Shared, section: PairSection) -> Request | None:

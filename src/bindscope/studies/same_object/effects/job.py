@@ -83,9 +83,8 @@ from bindscope.tables.rows import Row
 
 # (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
 ScoreColumns = dict[tuple[str, str], tuple[Doubles, Doubles]]
-ScoreNumbers = Mapping[
-    tuple[str, str], Doubles
-]  # (quantity, at) -> resamples, or numbers of batches
+# (quantity, at) -> resamples, or numbers of batches
+ScoreNumbers = Mapping[tuple[str, str], Doubles]
 Losses = Mapping[SubspaceEdit | None, Doubles]  # of batches, in bits
 PLAIN: Row = {"edit": "none", "strength": 0.0, "subspace": "none"}
 LOSS = PRETRAINING_LOSS.name
@@ -246,7 +245,7 @@ def refitted_rows(
     """Fit probes to tokens as they are and under edits; return what they predict of test.
 
     Of a probe with seeds it is the seed 0, of one with ranks the full form. Edits of half strength
-    are those of the whole probe subspace, as in Table 2 of the paper.
+    are those of the whole probe subspace, as in Table 2 of the IsSameObject paper.
     """
     layers = zip(sorted(splits["test"].scorers), READERS, strict=False)
     readers = [*product(probes, layers)]

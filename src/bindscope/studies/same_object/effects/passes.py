@@ -187,17 +187,14 @@ class Measuring:
         The summary is [CLS] after that norm, or the mean patch of a model without [CLS].
         """
         model, final = editable(self.model, self.where), layer_shapes(self.model).get("final")
-        layers: list[Layer] = [*sorted(self.scorers)]
-        layers += ["final"] if final else []
-        read, summary = dict[int, Tensor](), dict[str, Tensor]()
-        for layer, tokens in model.edited_stream(pixels, layers, edits):
-            if layer != "final":
-                read[layer] = tokens
-            elif final:
-                patches = final.token_map.patches
-                whole = tokens[:, 0] if final.token_map.has_cls else tokens[:, patches].mean(1)
-                summary["summary"] = whole.double().cpu().mT.contiguous()
-        return read, summary
+        layers: list[Layer] = [*sorted(self.scorers), *(("final",) if final else ())]
+        stream = dict(model.edited_stream(pixels, layers, edits))
+        read = {layer: tokens for layer, tokens in stream.items() if layer != "final"}
+        if final is None:
+            return read, {}
+        tokens, places = stream["final"], final.token_map
+        summary = tokens[:, 0] if places.has_cls else tokens[:, places.patches].mean(1)
+        return read, {"summary": summary.double().cpu().mT.contiguous()}
 
     def _sampled(self, start: int, tokens: Tensor) -> Tensor:
         """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""

@@ -21,6 +21,7 @@ from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, legend_below, new_figure, note_above
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
 from bindscope.studies.same_object.views import over_seeds, panels_of, read_grouped
+from bindscope.tables.rules import layer_number
 
 _read = partial(read_grouped, schema=GEOMETRY_SCHEMA)
 _SERIES = ("group", "dataset", "probe")
@@ -53,7 +54,7 @@ _QUESTIONS: Final[dict[str, tuple[str, dict[tuple[str, str], tuple[str, Look]]]]
         },
     ),
 }
-_MOST_MODELS = 4
+_MOST_MODELS, _MOST_TICKS = 4, 9
 
 
 @figure(_read)
@@ -82,9 +83,6 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
         axes.set_xticks(ticks["x"], ticks["layer"])
     grid.label("layer", [_QUESTIONS[name][0] for name in names], fontsize=7.5)
     return grid.legend(used, per_row=4)
-
-
-_MOST_TICKS = 9
 
 
 @figure(_read)
@@ -181,14 +179,13 @@ def _read_copies(inputs: Inputs) -> dict[str, Any]:
 
 
 _CLUSTERS: Final = {"second": BLUE, "third": ORANGE, "fourth": GREEN}
-_MOST_ROWS = 4
 
 
 @figure(_read_copies)
 def same_object_copies(copies: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
-    """Residuals of three copies in the plane of two components (the paper's Fig. 6)."""
+    """Residuals of three copies in two components (IsSameObject paper, Fig. 6)."""
     some(copies, "No object fits four times into its scene.")
-    rows = list(copies.items())[:_MOST_ROWS]
+    rows = list(copies.items())[:_MOST_MODELS]
     columns = {name: _spread_layers(arrays) for name, arrays in rows}
     across = max(len(layers) for layers in columns.values())
     canvas = new_figure(0.9 + 1.75 * len(rows))
@@ -218,7 +215,7 @@ def same_object_copies(copies: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figu
 def _spread_layers(arrays: Mapping[str, Any]) -> list[str]:
     """Return layers that fit on the page: the first, the last, and some between."""
     every = [name for name in arrays if name != "image" and not name.startswith("variance-")]
-    every = sorted(every, key=lambda name: (name == "final", int(name) if name.isdigit() else 0))
+    every = [*pd.Series(every).sort_values(key=layer_number)]
     places = np.unique(np.linspace(0, len(every) - 1, min(_COLUMNS - 1, len(every))).round())
     return [every[int(i)] for i in places]
 
