@@ -189,13 +189,13 @@ class PatchSampling(ConfigModel):
     )
     held_out_patches: Annotated[int, Field(ge=2)] | None = Field(
         None,
-        description="The same of images of validation and test. Default: as of train. The paper's "
-        "code stores 512 of each image, of which a probe sees 64 at a time.",
+        description="The same of images of validation and test. Default: as of train. The "
+        "IsSameObject paper's code stores 512 of each image, of which a probe sees 64 at a time.",
     )
     unlabelled: Literal["drop", "object"] = Field(
         "drop",
         description="Patches most of whose pixels have no label: they take no part; or they are "
-        "one more object of the image, of one more class, as in the paper's code.",
+        "one more object of the image, of one more class, as in the IsSameObject paper's code.",
     )
     min_purity: Probability = Field(
         0.5, description="Smallest share of a patch's pixels that its label must have."
@@ -264,7 +264,7 @@ class Geometry(OfFits):
         (),
         description="Pairs of layers of one job, for each of which a bilinear probe compares a "
         "token of the first layer with one of the second, fitted as the IsSameObject paper's code "
-        "fits. The paper has its layers 15 and 18, which are 16 and 19 here.",
+        "fits. The published layers 15 and 18 are 16 and 19 here.",
     )
 
 
@@ -292,7 +292,7 @@ class Effects(OfFits):
     attention: Literal["edited", "all"] = Field(
         "edited",
         description="Layers whose attention is compared with the probe's scores: the edited ones, "
-        "or all to which an entry of `fits` fits the probe (Fig. 7 of the paper).",
+        "or all to which an entry of `fits` fits the probe (IsSameObject paper, Fig. 7).",
     )
     directions: PositiveInt = Field(
         8, description="Directions of the subspace: eigenvalues of the probe, largest by size."

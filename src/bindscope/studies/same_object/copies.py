@@ -1,9 +1,9 @@
-"""Four identical objects in one image, and how their tokens differ (the paper's Fig. 6).
+"""Four identical objects in one image, and how their tokens differ (IsSameObject paper, Fig. 6).
 
 The largest object of a scene is cut out and put at four places of that scene's most frequent color,
 whole patches apart. A patch of a copy and the patch at the same place of the first object show the
-same pixels, so that their tokens differ by position and by what the model computes of it. The paper
-finds that differences of the second, third and fourth object make three clusters.
+same pixels, so that their tokens differ by position and by what the model computes of it. That
+paper finds that differences of the second, third and fourth object make three clusters.
 """
 
 from __future__ import annotations

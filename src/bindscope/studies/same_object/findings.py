@@ -247,7 +247,7 @@ _ABOUT_PUBLISHED = (
 
 
 def _published(table: pd.DataFrame, inputs: Inputs, section: Mapping[str, Any]) -> list[Section]:
-    """Return the section that puts Table 1 of the paper next to this run's numbers."""
+    """Return the section that puts the published Table 1 next to this run's numbers."""
     if not section.get("fits"):
         return []
     datasets, models = (inputs.content.get(name) or () for name in ("datasets", "models"))
@@ -257,7 +257,7 @@ def _published(table: pd.DataFrame, inputs: Inputs, section: Mapping[str, Any]) 
     if not len(rows):
         return []
     rows = rows.assign(differs=["; ".join(reasons) or "not" for reasons in rows["differs"]])
-    listed = page_table("Table 1 of the paper", _PUBLISHED_COLUMNS, rows)
+    listed = page_table("Table 1 of the IsSameObject paper", _PUBLISHED_COLUMNS, rows)
     return [Section("published", "Published values", _ABOUT_PUBLISHED, tables=(listed,))]
 
 

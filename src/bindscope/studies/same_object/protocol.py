@@ -9,7 +9,7 @@ from bindscope.core.work import Content
 
 PROBES: Final = "resources/published/same_object.csv"
 ABLATION: Final = "resources/published/same_object_ablation.csv"
-# Sources of weights (without scheme and commit) -> name in the paper, blocks.
+# Sources of weights (without scheme and commit) -> name in the IsSameObject paper, blocks.
 MODELS: Final[Mapping[str, tuple[str, int]]] = {
     "facebook/dinov2-small": ("DINOv2-S/14", 12),
     "facebook/dinov2-base": ("DINOv2-B/14", 12),
@@ -33,7 +33,7 @@ _RELEASED: Final = (
 
 
 def paper_name(source: str) -> str:
-    """Return what the paper calls a model, by the source of its weights; empty if it has it not."""
+    """Return what the IsSameObject paper calls a model, by its source; empty: it has none."""
     return MODELS.get(source.partition(":")[2].partition("@")[0], ("", 0))[0]
 
 
@@ -69,9 +69,9 @@ def differences(dataset: Content, model: Content, section: Content) -> list[str]
 def comparable(
     datasets: Iterable[Content], models: Iterable[Content], section: Content
 ) -> list[dict[str, Any]]:
-    """Return which fits of quadratic probes the paper has too, and how their protocols differ.
+    """Return the fits of quadratic probes that the IsSameObject paper has too.
 
-    Each has `dataset`, `model`, its `name` in the paper, and `differs`, a list of reasons.
+    Each has `dataset`, `model`, its published `name`, and `differs`: how protocols differ, a list.
     """
     quadratic = {probe["name"] for probe in section["probes"] if probe["family"] == "quadratic"}
     fitted = {

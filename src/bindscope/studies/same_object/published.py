@@ -1,7 +1,7 @@
-"""The numbers of the IsSameObject paper, and whose protocol here is the paper's.
+"""The numbers of the IsSameObject paper, and which runs have the same protocol.
 
 A published number is drawn next to ours only where dataset, model and protocol agree; elsewhere a
-note says how they differ. The paper counts blocks from 0, so that its layer l is l + 1 here.
+note says how they differ. That paper counts blocks from 0, so that its layer l is l + 1 here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_table_1(path: str) -> pd.DataFrame:
 
 
 def read_attention(path: str) -> tuple[float, float]:
-    """Return the lowest and the highest correlation of the paper's middle layers (Fig. 7)."""
+    """Return the lowest and the highest correlation of middle layers (Fig. 7)."""
     table = read_published(path, PROBE_COLUMNS).set_index("quantity")["value"]
     return float(table["attention_pearson_lowest"]), float(table["attention_pearson_highest"])
 

@@ -132,7 +132,7 @@ GEOMETRY: Final = _by_name(
         at="layer",
         unit="share of pairs",
         meaning="Accuracy of a bilinear probe of a token of `layer` and a token of layer `at`, "
-        "fitted to both by the paper's optimizer.",
+        "fitted to both as the IsSameObject paper's code fits.",
     ),
     RowQuantity(
         name="transfer_auc",

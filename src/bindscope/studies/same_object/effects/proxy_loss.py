@@ -3,7 +3,7 @@
 The IsSameObject paper reports the DINO loss under edits (Table 2; appendix A.6 was not available),
 but backbones of DINOv2 are released without projection heads. Here the unedited model is the
 teacher and the edited one the student of the same image; the teacher's test images are the
-prototypes. Compare directions with the paper, not values.
+prototypes. Compare directions with the published ones, not values.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _read_scores(inputs: Inputs) -> dict[str, Any]:
 def same_object_layers(
     table: pd.DataFrame, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
 ) -> Figure:
-    """Accuracy and area under the ROC curve by layer (the paper's Fig. 3), a column per model."""
+    """Accuracy and area under the ROC curve by layer (IsSameObject paper, Fig. 3)."""
     means = over_models(fitted(table), [*_OF_PROBE, "grid", "layer"])
     few = "No probe of pairs read three layers of a model or more."
     curves = _by_panel(curves_of(means, ["dataset", "group", "probe"], "layer", few), models)
@@ -173,7 +173,7 @@ _TICKS_APART = 0.12  # of the deepest layer
 def same_object_models(
     table: pd.DataFrame, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
 ) -> Figure:
-    """Accuracy of each model at its best layer (the paper's Table 1)."""
+    """Accuracy of each model at its best layer (IsSameObject paper, Table 1)."""
     rows, positions = at_best_layers(table), of_positions(table)
     quadratic = rows[rows["family"] == "quadratic"]
     some(quadratic, "No quadratic probe was fitted to tokens of a model.")
