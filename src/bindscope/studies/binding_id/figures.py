@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from bindscope.studies.binding_id.views import (
     cells,
     combined,
     costly,
+    few_models,
     in_order,
     most_measured,
     named,
@@ -58,12 +58,7 @@ def binding_id(table: pd.DataFrame) -> Figure:
     map are questions, columns answers; expected cells are framed.
     """
     replaced = some(cells(table, "factorizability"), "No activations were replaced.")
-    rows, note = most_measured(replaced, MOST_MODELS)
-    rows = named(rows)
-    names = in_order(rows["name"])
-    if len(names) > MOST_MODELS:
-        note = f"The first {MOST_MODELS} of {len(names)} models; see the table. {note}".strip()
-        names = names[:MOST_MODELS]
+    rows, names, note = few_models(replaced, MOST_MODELS)
     present = {*zip(replaced["groups"], replaced["roles"], strict=True)}
     conditions = [condition for condition in MAPS if condition in present]
     grid = crossed(names, conditions, (0.75, 1.05))
@@ -190,15 +185,13 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     A row per model; for each group what hiding it from single heads loses. Groups are those whose
     hiding costs some model answers; else those of both routes.
     """
-    drawn, note = most_measured(some(blinded(table), "No head was blinded."), MOST_MODELS)
-    rows = named(drawn)
+    rows, names, note = few_models(some(blinded(table), "No head was blinded."), MOST_MODELS)
     costs = {
         str(group)
         for (*_, group), of_model in rows.groupby(["suite", "task", "model", "groups"])
         if costly(of_model)
     }
     groups = [group for group in GROUPS if group in costs or (not costs and group != "color")]
-    names = in_order(rows["name"])[:MOST_MODELS]
     heights = [
         float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["first_layer"].nunique(), 0.7, 2.0))
         for name in names
@@ -239,36 +232,43 @@ def _number(value: float) -> tuple[str, str]:
 
 
 MOST_COLUMNS = 14  # of a map whose cells have room for numbers
+_TITLES = 0.75  # inches above and below maps
 
 
-def _by_model(axes: Axes, rows: pd.DataFrame, columns: pd.Series, first: bool) -> Any:
-    """Draw a map of shares: a row per model, and a column per value of `columns`, in order."""
-    rows = rows.assign(column=columns)
-    wide = rows.pivot(index="model_name", columns="column", values="share")
-    wide = wide.loc[in_order(rows["model_name"])]
-    step = -(-wide.shape[1] // MOST_COLUMNS)
-    return heat_map(
-        axes,
-        wide,
-        rows=list(wide.index) if first else [""] * len(wide),
-        columns=[f"{name:g}" if not i % step else "" for i, name in enumerate(wide.columns)],
-        size=6.5,
-        numbers=_number if wide.shape[1] <= MOST_COLUMNS else None,
-        number_size=5.5,
-    )
+def _maps(rows: pd.DataFrame, x: str, words: str, label: str, on: Any = None) -> Figure:
+    """Draw maps of shares by a column: a row of maps per place and way, a map per group.
+
+    A map has a row per model. `words` stand before the group in titles, `label` below all maps.
+    """
+    heights, groups = _heights(rows), [name for name in GROUPS if name in set(rows["groups"])]
+    inches = (_TITLES + sum(heights), 0)
+    grid = crossed(heights.index, groups, inches, on=on, height_ratios=list(heights))
+    for ((place, frozen), group), axes in grid.panels.items():
+        group_rows = rows_with(rows, place=place, frozen=frozen, groups=group)
+        wide = group_rows.pivot(index="model_name", columns=x, values="share")
+        wide = wide.loc[in_order(group_rows["model_name"])]
+        step = -(-wide.shape[1] // MOST_COLUMNS)
+        image = heat_map(
+            axes,
+            wide,
+            rows=list(wide.index) if axes in grid.left else [""] * len(wide),
+            columns=[f"{name:g}" if not i % step else "" for i, name in enumerate(wide.columns)],
+            size=6.5,
+            numbers=_number if wide.shape[1] <= MOST_COLUMNS else None,
+            number_size=5.5,
+        )
+        where = place.replace("\n", ", ") if axes in grid.left else ""
+        title = f"{words}{GROUPS[group]}{'' if frozen else ', anew'}"
+        title = f"{where}: {title}" if where else title
+        axes.set_title(title, fontsize=7, fontweight="normal")
+    grid.label(label, fontsize=7.5)
+    share_bar(grid.figure, image, list(grid.panels.values()))
+    return grid.figure
 
 
-def _title(axes: Axes, place: str, words: str) -> None:
-    """Name a map, and where its row of maps was measured."""
-    where = place.replace("\n", ", ")
-    axes.set_title(f"{where}: {words}" if where else words, fontsize=7, fontweight="normal")
-
-
-def _rows_of_maps(rows: pd.DataFrame, by: Sequence[str]) -> tuple[list[Any], list[float], float]:
-    """Return the keys of rows of maps, their heights by models, and the height of all in inches."""
-    models = rows.groupby(list(by), sort=False)["model_name"].nunique()
-    heights = [0.35 + 0.13 * n for n in models]
-    return list(models.index), heights, 0.75 + sum(heights)
+def _heights(rows: pd.DataFrame) -> pd.Series:
+    """Return the inches of each row of maps, by its place and whether the context is frozen."""
+    return 0.35 + 0.13 * rows.groupby(["place", "frozen"], sort=False)["model_name"].nunique()
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -279,15 +279,7 @@ def binding_id_positions(table: pd.DataFrame) -> Figure:
     """
     rows = some(summaries(table, "positions"), "No keys were moved.")
     rows = named(rows_with(rows, variant="").dropna(subset=["dose"]))
-    places, heights, inches = _rows_of_maps(rows, ["place"])
-    grid = crossed(places, GROUPS, (inches, 0), height_ratios=heights)
-    for (place, group), axes in grid.panels.items():
-        group_rows = rows_with(rows, place=place, groups=group)
-        image = _by_model(axes, group_rows, group_rows["dose"], axes in grid.left)
-        _title(axes, place if axes in grid.left else "", f"keys of {GROUPS[group]}")
-    grid.label("fraction of the distance", fontsize=7.5)
-    share_bar(grid.figure, image, list(grid.panels.values()))
-    return grid.figure
+    return _maps(rows, "dose", "keys of ", "fraction of the distance")
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -299,23 +291,17 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     added = rows_with(summaries(table, "mean"), how="scaled")
     replaced = rows_with(summaries(table, "layers"), variant="window")
     rows = named(some(pd.concat([replaced, added]), "Nothing was swept."))
-    rows = rows.assign(x=rows["dose"].fillna(rows["first_layer"].astype(float)))
-    parts = [part for _, part in rows.groupby("experiment", sort=False)]
-    sizes = [_rows_of_maps(part, ["place", "frozen"]) for part in parts]
-    canvas = new_figure(sum(inches for *_, inches in sizes))
-    halves = canvas.subfigures(len(parts), 1, squeeze=False, height_ratios=[s[2] for s in sizes])
-    for half, part, (keys, heights, _) in zip(halves[:, 0], parts, sizes, strict=True):
-        groups = [group for group in GROUPS if group in set(part["groups"])]
-        by_layer = part["first_layer"].notna().any()
-        grid = crossed(keys, groups, (0, 0), on=half, height_ratios=heights)
-        for ((place, frozen), group), axes in grid.panels.items():
-            group_rows = rows_with(part, place=place, frozen=frozen, groups=group)
-            image = _by_model(axes, group_rows, group_rows["x"], axes in grid.left)
-            words = f"{GROUPS[group]}{'' if frozen else ', anew'}"
-            _title(axes, place if axes in grid.left else "", words)
-        words = "first replaced layer" if by_layer else "multiple of the mean difference"
-        grid.label(words, fontsize=7.5)
-        share_bar(half, image, list(grid.panels.values()))
+    parts = dict(list(rows.groupby("experiment", sort=False)))
+    inches = [_TITLES + sum(_heights(part)) for part in parts.values()]
+    canvas = new_figure(sum(inches))
+    halves = canvas.subfigures(len(parts), 1, squeeze=False, height_ratios=inches)
+    axis = {
+        "layers": ("first_layer", "first replaced layer"),
+        "mean": ("dose", "multiple of the mean difference"),
+    }
+    for half, (experiment, part) in zip(halves[:, 0], parts.items(), strict=True):
+        x, label = axis[str(experiment)]
+        _maps(part, x, "", label, half)
     return canvas
 
 

@@ -14,7 +14,7 @@ from bindscope.figures.style import note_above
 from bindscope.studies.binding_id.figures import MAPS, answer_map
 from bindscope.studies.binding_id.names import GROUPS, label_role
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
-from bindscope.studies.binding_id.views import cells, in_order, most_measured, named
+from bindscope.studies.binding_id.views import cells, few_models
 from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
@@ -32,16 +32,6 @@ _CURVES: dict[str, Look] = {
 }
 
 
-def _few_models(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str], str]:
-    """Return the rows and names of models that there is room for, and which are not shown."""
-    models, note = most_measured(rows, MOST_MODELS)
-    models = named(models)
-    names = in_order(models["name"])
-    if len(names) > MOST_MODELS:
-        note = f"The first {MOST_MODELS} of {len(names)} models; see the table. {note}".strip()
-    return models, names[:MOST_MODELS], note
-
-
 @figure(table_of(BINDING_ID_SCHEMA))
 def binding_id_log_probabilities(table: pd.DataFrame) -> Figure:
     """Mean log-probabilities of answers after activations were replaced (paper, Fig. 3).
@@ -49,7 +39,7 @@ def binding_id_log_probabilities(table: pd.DataFrame) -> Figure:
     Ten maps per model, five in a row: questions by answers, expected cells framed.
     """
     replaced = some(cells(table, "factorizability"), "No activations were replaced.")
-    rows, names, note = _few_models(replaced)
+    rows, names, note = few_models(replaced, MOST_MODELS)
     present = {*zip(rows["groups"], rows["roles"], strict=True)}
     conditions = [condition for condition in MAPS if condition in present]
     padded = [*conditions, *[None] * (-len(conditions) % _PER_ROW)]
@@ -94,7 +84,7 @@ def binding_id_position_log_probabilities(table: pd.DataFrame) -> Figure:
     those of the released code, in tokens, where a suite has them.
     """
     moved = some(cells(table, "positions").dropna(subset=["dose"]), "No keys were moved.")
-    rows, names, note = _few_models(moved)
+    rows, names, note = few_models(moved, MOST_MODELS)
     rows = rows.assign(curve="asked for " + rows["query"] + ", answer " + rows["candidate"])
     grid = crossed(names, GROUPS, (0.6, 1.75))
     for (name, group), axes in grid.panels.items():

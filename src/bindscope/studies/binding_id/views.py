@@ -89,6 +89,19 @@ def most_measured(
     return table[pd.MultiIndex.from_frame(table[["task", "suite"]]).isin(chosen)], note
 
 
+def few_models(table: pd.DataFrame, most: int) -> tuple[pd.DataFrame, list[str], str]:
+    """Return named rows and the names that a figure has room for, and say what it does not show.
+
+    As `most_measured`; of a task with more than `most` models the first are there.
+    """
+    rows, note = most_measured(table, most)
+    rows = named(rows)
+    names = in_order(rows["name"])
+    if len(names) > most:
+        note = f"The first {most} of {len(names)} models; see the table. {note}".strip()
+    return rows, names[:most], note
+
+
 def costly(heads: pd.DataFrame) -> bool:
     """Return whether hiding a group from all heads costs answers, given a model's rows of it."""
     return bool((of_all_layers(heads)["change_high"] < 0).all())

@@ -1,4 +1,4 @@
-"""The families of transformers that the engines know, loaded from the hub's cache or a folder."""
+"""Load vision-language models of transformers from the hub's cache or a folder."""
 
 from __future__ import annotations
 

@@ -220,8 +220,8 @@ def chat_turn(processor: Any, where: str, image_text: str) -> Turn:
         raise ModelError(
             where, f"its chat template makes {rendered!r} of an image and a text", remedy
         )
-    first, tokenizer = processor.tokenizer.bos_token, processor.tokenizer
-    if first and tokenizer("")["input_ids"] == [tokenizer.bos_token_id]:
+    tokenizer = processor.tokenizer
+    if (first := tokenizer.bos_token) and tokenizer("")["input_ids"] == [tokenizer.bos_token_id]:
         before = before.removeprefix(first)  # the processor puts it there, too
     return Turn(before.replace(image_text, IMAGE), after + " " * (not after[-1:].isspace()))
 
