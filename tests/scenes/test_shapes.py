@@ -52,7 +52,7 @@ def test_released_polygons_are_symmetric(size: int) -> None:
     np.testing.assert_array_equal(_mask("hexagon", size), _mask("hexagon", size)[::-1])
 
 
-def test_released_areas_at_16_px_are_those_of_the_papers_scenes() -> None:
+def test_released_areas_at_16_px_are_those_that_color_cues_names() -> None:
     areas = dict(zip(SHAPES, outlines(16, "released").sum(axis=(1, 2)).tolist(), strict=True))
     assert areas == {
         "circle": 208,

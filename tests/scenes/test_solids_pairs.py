@@ -16,19 +16,17 @@ from bindscope.core.errors import ConfigError
 from bindscope.scenes.render import render_scenes
 
 PAIRS = {"kind": "draws", "n_objects": 2}
+RENDER = {
+    "kind": "solids",
+    "size_px": 96,
+    "backend": {"kind": "raycast", "antialias": 1},
+    "camera_jitter": 0,
+    "fixed": {"size": "large"},
+}
 
 
 def pairs(hidden: list[float], **render: Any) -> Dataset:
-    content = {
-        "kind": "solids",
-        "size_px": 96,
-        "backend": {"kind": "raycast", "antialias": 1},
-        "camera_jitter": 0,
-        "camera_height": 2.5,
-        "fixed": {"size": "large"},
-        "hidden": hidden,
-        **render,
-    }
+    content = {**RENDER, "camera_height": 2.5, "hidden": hidden, **render}
     return ordered(PAIRS, 2, (576 - 8, 4, 4), render=content)
 
 
@@ -70,16 +68,7 @@ PLACES = [[-1.4, -0.1], [1.5, -0.05]]
 
 def placed(n_objects: int, places: list[list[float]] = PLACES, **render: Any) -> Dataset:
     space = PAIRS if n_objects == 2 else {"kind": "uniform", "max_objects": 1}
-    content = {
-        "kind": "solids",
-        "size_px": 96,
-        "backend": {"kind": "raycast", "antialias": 1},
-        "camera_jitter": 0,
-        "light_jitter": 0,
-        "fixed": {"size": "large"},
-        "places": places,
-        **render,
-    }
+    content = {**RENDER, "light_jitter": 0, "places": places, **render}
     sizes = (40, 4, 4) if n_objects == 1 else (568, 4, 4)
     return ordered(space, 2, sizes, render=content)
 

@@ -12,19 +12,18 @@ from functools import partial
 from math import cos, pi, sin
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image
+from PIL.ImageDraw import Draw, ImageDraw
 
+from bindscope.core.array_types import UInt8
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
 
 Box = tuple[int, int, int, int]
-Fill = int | tuple[int, int, int]
-UInt8 = NDArray[np.uint8]
 
 STAR_INNER = 0.45  # radius of a star's inner points over that of its outer points
 
 
-def _polygon(n_points: int, inner: float, draw: ImageDraw.ImageDraw, box: Box, fill: Fill) -> None:
+def _polygon(n_points: int, inner: float, draw: ImageDraw, box: Box, fill: int) -> None:
     """Draw corners at equal angles, the first one on top, every other at `inner` of the radius."""
     x, y, radius = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, (box[2] - box[0]) / 2
     radii = [radius * (inner if i % 2 else 1.0) for i in range(n_points)]
@@ -33,12 +32,12 @@ def _polygon(n_points: int, inner: float, draw: ImageDraw.ImageDraw, box: Box, f
     draw.polygon(corners, fill=fill)
 
 
-def _diamond(draw: ImageDraw.ImageDraw, box: Box, fill: Fill) -> None:
+def _diamond(draw: ImageDraw, box: Box, fill: int) -> None:
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     draw.polygon([(x, box[1]), (box[2], y), (x, box[3]), (box[0], y)], fill=fill)
 
 
-def _cross(draw: ImageDraw.ImageDraw, box: Box, fill: Fill) -> None:
+def _cross(draw: ImageDraw, box: Box, fill: int) -> None:
     """Draw two bars, a quarter of the box wide and at least 2 pixels."""
     bar = max(2, (box[2] - box[0]) // 4)
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
@@ -46,9 +45,9 @@ def _cross(draw: ImageDraw.ImageDraw, box: Box, fill: Fill) -> None:
     draw.rectangle([box[0], int(y - bar / 2), box[2], int(y + bar / 2)], fill=fill)
 
 
-_DRAW: Mapping[str, Callable[[ImageDraw.ImageDraw, Box, Fill], None]] = {
-    "circle": lambda draw, box, fill: draw.ellipse(box, fill=fill),
-    "square": lambda draw, box, fill: draw.rectangle(box, fill=fill),
+_DRAW: Mapping[str, Callable[[ImageDraw, Box, int], None]] = {
+    "circle": ImageDraw.ellipse,
+    "square": ImageDraw.rectangle,
     "triangle": partial(_polygon, 3, 1.0),
     "diamond": _diamond,
     "pentagon": partial(_polygon, 5, 1.0),
@@ -78,12 +77,11 @@ def draw_scene(
         uint8 (size_px, size_px, 3) and uint8 (size_px, size_px): 0 the background, j the j-th
         object.
     """
-    image = Image.new("RGB", (size_px, size_px), (BACKGROUND,) * 3)
-    mask = Image.new("L", (size_px, size_px))
-    on_image, on_mask = ImageDraw.Draw(image), ImageDraw.Draw(mask)
-    colors = list(COLORS.values())
+    mask, palette = Image.new("L", (size_px, size_px)), list(COLORS.values())
+    paint = [(BACKGROUND,) * 3]
     for number, (box, cell) in enumerate(zip(boxes, cells, strict=True), start=1):
         color, shape = divmod(cell, n_shapes)
-        _DRAW[SHAPES[shape]](on_image, box, colors[color])
-        _DRAW[SHAPES[shape]](on_mask, box, number)
-    return np.asarray(image), np.asarray(mask)
+        _DRAW[SHAPES[shape]](Draw(mask), box, number)
+        paint.append(palette[color])
+    numbers = np.asarray(mask)
+    return np.array(paint, np.uint8)[numbers], numbers

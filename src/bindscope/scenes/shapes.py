@@ -24,10 +24,9 @@ from bindscope.core.array_types import Doubles, UInt8
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
-from bindscope.scenes.pillow_shapes import draw_scene
+from bindscope.scenes.pillow_shapes import STAR_INNER, draw_scene
 from bindscope.scenes.placement import Canvas, Int16, RandomWords, place
 
-STAR_INNER = 0.45  # radius of a star's inner points over that of its outer points
 CROSS_BAR = 0.25  # width of a cross's bars over its size
 EDGE = 1e-9  # a pixel center this close to an edge (in units of the size) is inside
 

@@ -46,8 +46,8 @@ def render(
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
     Where the space draws with repeats, how often is drawn here, and a cell stands in `cells` once
-    per object. With `hidden` or `places`, objects are by slot. ConfigError if a
-    scene cannot be placed, or the backend is not there.
+    per object. With `hidden` or `places`, objects are by slot. ConfigError if
+    a scene cannot be placed, or the backend is not there.
 
     Returns
     -------
