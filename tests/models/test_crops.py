@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from small_models import configured
 
+from bindscope.models.base import TokenMap
 from bindscope.models.crops import read_crops
 from bindscope.models.vit import build
 
@@ -16,8 +17,6 @@ class _Pixels:
     n_layers, dim, revision, weights_sha256 = 1, 3, "pixels", ""
 
     def __init__(self) -> None:
-        from bindscope.models.base import TokenMap
-
         self.token_map = TokenMap(1, 0, (2, 3), 4, True)
 
     def preprocess(self, images: np.ndarray) -> torch.Tensor:

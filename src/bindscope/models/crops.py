@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -56,7 +55,7 @@ class CropReader:
         for layer, tokens in self.model.residual_stream(pixels, layers):
             yield layer, self._joined(tokens, shapes[layer].token_map)
 
-    def _joined(self, tokens: Tensor, token_map: Any) -> Tensor:
+    def _joined(self, tokens: Tensor, token_map: TokenMap) -> Tensor:
         """Put patches of crops (B * crops, T, d) in the raster order of their sheets."""
         (rows, columns), (high, wide) = self.crops, token_map.grid
         patches, width = tokens[:, token_map.patches], tokens.shape[-1]

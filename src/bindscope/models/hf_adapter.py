@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,106 +109,47 @@ def _siglip2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
     return tokens
 
 
+_VIT = TowerFamily(
+    "ViTModel",
+    "layers",
+    "layernorm",
+    images.HALF,
+    "bilinear",
+    True,
+    _plain,
+    options={"add_pooling_layer": False},
+)
+_BEIT = replace(_VIT, model="BeitModel", mode="bicubic")
+_DINOV2 = TowerFamily(
+    "Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True, _any_size
+)
+_CLIP = TowerFamily(
+    "CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP, "bicubic", True, _clip
+)
+_SIGLIP = TowerFamily(
+    "SiglipVisionModel", "encoder.layers", "post_layernorm", images.HALF, "bicubic", False, _plain
+)
 FAMILIES = {
-    "vit": TowerFamily(
-        "ViTModel",
-        "layers",
-        "layernorm",
-        images.HALF,
-        "bilinear",
-        True,
-        _plain,
-        options={"add_pooling_layer": False},
-    ),
-    "dinov2": TowerFamily(
-        "Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True, _any_size
-    ),
-    "dinov2_with_registers": TowerFamily(
-        "Dinov2WithRegistersModel",
-        "encoder.layer",
-        "layernorm",
-        images.IMAGENET,
-        "bicubic",
-        True,
-        _any_size,
-    ),
+    "vit": _VIT,
+    "dinov2": _DINOV2,
+    "dinov2_with_registers": replace(_DINOV2, model="Dinov2WithRegistersModel"),
     "dinov3_vit": TowerFamily(
         "DINOv3ViTModel", "model.layer", "norm", images.IMAGENET, "bilinear", True, _any_size
     ),
-    "deit": TowerFamily(
-        "DeiTModel",
-        "layers",
-        "layernorm",
-        images.IMAGENET,
-        "bicubic",
-        True,
-        _plain,
-        1,
-        options={"add_pooling_layer": False},
+    "deit": replace(_BEIT, model="DeiTModel", statistics=images.IMAGENET, n_distilled=1),
+    "beit": _BEIT,
+    "data2vec-vision": replace(
+        _BEIT, model="Data2VecVisionModel", blocks="encoder.layer", gives_tuples=True
     ),
-    "beit": TowerFamily(
-        "BeitModel",
-        "layers",
-        "layernorm",
-        images.HALF,
-        "bicubic",
-        True,
-        _plain,
-        options={"add_pooling_layer": False},
-    ),
-    "data2vec-vision": TowerFamily(
-        "Data2VecVisionModel",
-        "encoder.layer",
-        "layernorm",
-        images.HALF,
-        "bicubic",
-        True,
-        _plain,
-        gives_tuples=True,
-        options={"add_pooling_layer": False},
-    ),
-    "ijepa": TowerFamily(
-        "IJepaModel",
-        "layers",
-        "layernorm",
-        images.IMAGENET,
-        "bilinear",
-        False,
-        _plain,
-        options={"add_pooling_layer": False},
-    ),
-    "clip_vision_model": TowerFamily(
-        "CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP, "bicubic", True, _clip
-    ),
-    "metaclip_2_vision_model": TowerFamily(
-        "MetaClip2VisionModel",
-        "encoder.layers",
-        "post_layernorm",
-        images.CLIP,
-        "bicubic",
-        True,
-        _clip,
-    ),
+    "ijepa": replace(_VIT, model="IJepaModel", statistics=images.IMAGENET, has_cls=False),
+    "clip_vision_model": _CLIP,
+    "metaclip_2_vision_model": replace(_CLIP, model="MetaClip2VisionModel"),
     "aimv2_vision_model": TowerFamily(
         "Aimv2VisionModel", "encoder.layers", "rms_norm", images.CLIP, "bicubic", False, _aimv2
     ),
-    "siglip_vision_model": TowerFamily(
-        "SiglipVisionModel",
-        "encoder.layers",
-        "post_layernorm",
-        images.HALF,
-        "bicubic",
-        False,
-        _plain,
-    ),
-    "siglip2_vision_model": TowerFamily(
-        "Siglip2VisionModel",
-        "encoder.layers",
-        "post_layernorm",
-        images.HALF,
-        "bilinear",
-        False,
-        _siglip2,
+    "siglip_vision_model": _SIGLIP,
+    "siglip2_vision_model": replace(
+        _SIGLIP, model="Siglip2VisionModel", mode="bilinear", run=_siglip2
     ),
     "vit_mae": TowerFamily(
         "ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae
