@@ -51,6 +51,7 @@ HISTOGRAM_COLUMNS = [
     "h_object_given_feature_bits",
     "note",
 ]
+_OURS = ("our_dataset", "our_model", "our_probe", "our_family", "our_layer")
 PRINTED_DIGITS_BITS = 0.05
 """The papers print entropies with one decimal."""
 
@@ -102,7 +103,7 @@ def input_sides(inputs: Inputs) -> dict[str, int | None]:
 
 def beside(
     table: pd.DataFrame,
-    published: pd.DataFrame,
+    published: pd.DataFrame | None,
     sides: Mapping[str, int | None] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Put our number beside each published one where dataset, model, tokens and probe agree.
@@ -112,6 +113,8 @@ def beside(
     whether the model's input (`sides`, pixels; None: its own) and the protocol of the probe agree
     too. Empty where nothing is comparable.
     """
+    if published is None:
+        published = pd.DataFrame(columns=COLUMNS)
     rows = last_layers(measured(table))
     ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
     ours["our_family"] = ours["family"].astype(str)  # of no row: floats
@@ -130,8 +133,9 @@ def beside(
             our_rows[[*names, "our_probe", "our_family", "our_layer", "ours", "n_seeds"]], on=names
         )
         parts.append(both.dropna(subset=["value", "ours"]))
-    compared = pd.concat(parts) if parts else published.iloc[:0].assign(ours=0.0, our_family="")
-    configured = [str(sides.get(str(name)) or "") for name in compared.get("our_model", ())]
+    nothing = published.iloc[:0].assign(ours=0.0, **dict.fromkeys(_OURS, ""))
+    compared = pd.concat(parts) if parts else nothing
+    configured = [str(sides.get(str(name)) or "") for name in compared["our_model"]]
     same_input = compared["input_px"] == pd.Series(configured, compared.index, dtype=str)
     compared["same"] = same_input & compared["our_family"].str.endswith(PAPERS)
     same = {name for name in compared["dataset"].unique() if _same_entropy(table, published, name)}
@@ -184,11 +188,11 @@ def trend_of(
     checkpoint, or the paper names none. Which probe the paper read them with is not stated beside
     these numbers, so none is of the `same` protocol.
     """
-    rows = trends[trends["study"] == study] if trends is not None else pd.DataFrame()
-    if not len(rows):
-        return rows, ""
+    if trends is None:
+        trends = pd.DataFrame(columns=TREND_COLUMNS)
+    rows = trends[trends["study"] == study]
     marks = _trend_beside(table, rows, cells)
-    return marks, _trend_note(rows, marks)
+    return marks, _trend_note(rows, marks) if len(rows) else ""
 
 
 def _trend_beside(

@@ -21,13 +21,14 @@ from bindscope.studies.binding_information.array_baselines import PREFIX
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
 from bindscope.studies.binding_information.figures.parts import (
-    OUTLINE,
     Box,
+    hide_frame,
     name_boxes,
+    part_bar,
     part_boxes,
 )
 from bindscope.studies.binding_information.flags import FLAGS, is_bound
-from bindscope.studies.binding_information.names import ARRAYS, COLORS, WORDS
+from bindscope.studies.binding_information.names import ARRAYS, WORDS
 from bindscope.studies.binding_information.quantities import CHAIN, LOSSES, WHOLE
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.studies.binding_information.views import SMALLEST_BITS, parts_of, quote
@@ -201,29 +202,16 @@ def draw(table: pd.DataFrame) -> Figure:
     name_boxes(axes, boxes)
     words = "lower bounds, \u2265" if are_bounds else "estimates"
     axes.set_xlabel(f"bits ({words}); lines: 95 % intervals over test scenes; boxes: entropies")
-    axes.tick_params(left=False, bottom=False, labelbottom=False)
-    axes.spines[:].set_visible(False)
-    axes.grid(visible=False)
+    hide_frame(axes)
     return figure
 
 
 def _bar(axes: Axes, y: float, row: TableRow, box: Box, sign: str) -> None:
     """Draw what is decoded of a part, with its interval and in numbers."""
     value, low, high = (float(row[name]) for name in box.part.interval)
-    axes.barh(y, box.bits, 0.74, left=box.start, **OUTLINE)
-    axes.barh(y, np.nan_to_num(max(value, 0.0)), 0.74, left=box.start, color=COLORS[box.part])
+    words = "not estimated" if isnan(value) else f"{sign}{at_least(value)}"
+    part_bar(axes, y, box, np.nan_to_num(max(value, 0.0)), words)
     axes.plot([box.start + low, box.start + min(high, box.bits)], [y, y], color=INK, linewidth=1.2)
-    is_long = value > box.bits / 2
-    axes.annotate(
-        f"{sign}{at_least(value)}" if not isnan(value) else "not estimated",
-        (box.start if is_long else box.start + box.bits, y),
-        (4 if is_long else -4, 0),
-        textcoords="offset points",
-        va="center",
-        ha="left" if is_long else "right",
-        fontsize=7,
-        color="white" if is_long else INK,
-    )
 
 
 def _tick(row: TableRow) -> str:

@@ -28,7 +28,7 @@ from bindscope.studies.binding_information.figures.shared import (
     binding_and,
     bound_bar,
     cross_baselines,
-    draw_star,
+    draw_stars,
     has_assumed_prior,
     marked,
     table_as,
@@ -83,7 +83,7 @@ def tokens(
     rows = rows[rows[PAPER_WHOLE.value].notna() | rows[WHOLE.value].notna()]
     some(rows, "No model other than the known-answer encoders was measured.")
     rows = _compared(rows)
-    marks = beside(table, published, sides) if published is not None else pd.DataFrame()
+    marks = beside(table, published, sides)
     labels = model_labels(rows, models)
     panels = {
         dataset: _bars(rows[rows["dataset"] == dataset], models)
@@ -167,15 +167,12 @@ def _tokens(axes: Axes, part: pd.DataFrame, labels: Mapping[str, str]) -> None:
 
 
 def _token_stars(axes: Axes, part: pd.DataFrame, marks: pd.DataFrame) -> None:
-    if not len(marks):
-        return
-    names = {"our_dataset": "dataset", "our_model": "model", "our_probe": "probe"}
+    """Draw published values at the bars that they are comparable with."""
     numbers = marks[marks["quantity"] == PAPER_WHOLE.value]
-    numbers = numbers.drop(columns=list(names.values())).rename(columns=names)
-    where = ["dataset", "model", "probe", "tokens"]
-    both = numbers[[*where, "value", "same"]].merge(part[[*where, "place"]], on=where)
-    for mark in both.to_dict("records"):
-        draw_star(axes, mark["value"], mark["place"], mark["same"])
+    names = ["dataset", "model", "probe"]
+    bars = part[[*names, "tokens", "place"]].rename(columns={name: f"our_{name}" for name in names})
+    both = numbers.merge(bars)
+    draw_stars(axes, both["value"], both["place"], both["same"])
 
 
 _ASSIGNED: dict[str, Any] = {
@@ -226,7 +223,7 @@ def natural(
         crossed_by += [*beyond, *whole]
         head = marked(dataset, has_assumed_prior(part))
         panels[0].set_title(f"{head}, {label_tokens(token).name}", pad=14)
-        if token == "cls" and len(marks):
+        if token == "cls":
             _published(panels[0], marks[marks["our_dataset"] == dataset], names)
     grid.left[0].set_yticks(range(len(names)), list(labels.values()))
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
@@ -242,10 +239,10 @@ def natural(
 
 def _published(axes: Axes, marks: pd.DataFrame, models: Sequence[str]) -> None:
     """Draw published values: stars at models that the paper names, else at the top."""
-    for mark in marks[marks["model"] != ""].to_dict("records"):
-        draw_star(axes, 100.0 * mark["value"], models.index(mark["our_model"]), mark["same"])
-    for value in marks.loc[marks["model"] == "", "value"].unique():
-        draw_star(axes, 100.0 * value, -0.4, same=False)
+    names = zip(marks["model"], marks["our_model"], strict=True)
+    places = [models.index(ours) if named else -0.4 for named, ours in names]
+    marks = marks.assign(place=places).drop_duplicates(["value", "place"])
+    draw_stars(axes, 100.0 * marks["value"], marks["place"], marks["same"])
 
 
 def _cross(

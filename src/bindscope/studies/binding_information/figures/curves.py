@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
@@ -30,7 +29,7 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
-    draw_star,
+    draw_stars,
     has_assumed_prior,
     hatched,
     marked,
@@ -236,14 +235,14 @@ def _against(
         facets(
             label, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line", y=y
         )
-    places = marks[place].astype(float).tolist() if len(marks) else []
+    places = marks[place].astype(float).tolist()
     of_cls = set(rows.loc[rows["tokens"] == "cls", "pair"])
     sizes = sorted({*rows["x"], *places})
     for (pair, unit), axes in grid.panels.items():
         if unit == "bits":
             axes.set_ylabel("B*, bits per scene")
         elif pair in of_cls:
-            _stars(axes, places, marks)
+            draw_stars(axes, places, 100.0 * marks["value"], marks["same"])
     for axes in grid.bottom:
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
@@ -259,11 +258,6 @@ def _against(
     grid.legend(look, *_solid_and_dashed(rows), *further, per_row=4)
     note_above(grid.figure, note)
     return grid.figure
-
-
-def _stars(axes: Axes, places: Sequence[float], marks: pd.DataFrame) -> None:
-    for x, mark in zip(places, marks.to_dict("records"), strict=True):
-        draw_star(axes, x, 100.0 * mark["value"], mark["same"])
 
 
 @figure(binding_and("cells", trends=read_trends))
@@ -360,10 +354,11 @@ def occlusion(
     by_height.set_xlabel("camera height, scene units")
     by_hidden.set_xlabel("hidden share of an object, mean, %")
     marks, note = trend_of("occlusion", trends, table, cells)
-    marks = marks.drop_duplicates("axis_value") if len(marks) else marks  # one for all datasets
+    marks = marks.drop_duplicates("axis_value")  # one for all datasets
+    places = marks["axis_value"].astype(float)
     for (pair, by), axes in grid.panels.items():
         if by == "height" and (rows.loc[rows["pair"] == pair, "tokens"] == "cls").any():
-            _stars(axes, marks["axis_value"].astype(float).tolist() if len(marks) else [], marks)
+            draw_stars(axes, places, 100.0 * marks["value"], marks["same"])
     further = [*assumed_entry(rows), *star_entries(marks)]
     grid.legend(look, *_solid_and_dashed(rows), *further, per_row=4)
     note_above(grid.figure, note)

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, broken, facets, wrapped
-from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
+from bindscope.figures.figure import curves_of, figure, some
 from bindscope.figures.style import handle, legend_below, new_figure, zero_line
 from bindscope.studies.binding_information.figures.shared import (
     LABEL_ROWS,
@@ -48,7 +48,7 @@ _BOLD: dict[str, Any] = {"fontsize": 8, "fontweight": "bold"}
 _NARROW_LABEL = 22  # characters of a row's name in a line
 _NARROW_IN = 3.2  # of a figure for a narrow screen, where 7.5 points are 12 pixels
 _WIDE = 0.5  # of a box: a bar so long has its number inside
-OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
+_OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
 _SEED: dict[str, Any] = {
     "marker": "o",
     "color": INK,
@@ -74,11 +74,10 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
     whose fits may not be quoted is an empty box with the flag.
     """
     quoted = quote(table, models)
-    names = name_order(quoted.names("dataset"), datasets)
-    if not names:
-        raise NothingToDrawError(
-            "No model other than the known-answer encoders has a best row (chained probes)."
-        )
+    names = some(
+        name_order(quoted.names("dataset"), datasets),
+        "No model other than the known-answer encoders has a best row (chained probes).",
+    )
     n_baselines = {name: len(strongest_baselines(table, name, WHOLE)) for name in names}
     n_rows = {name: _n_lines(quoted[name]) + LABEL_ROWS * n_baselines[name] for name in names}
     heights = [_HEAD_IN + _ROW_IN * n for n in n_rows.values()]
@@ -112,7 +111,7 @@ def parts_narrow(
 def _entries(quoted: Quoted) -> list[Any]:
     """Return the legend's entries."""
     entries: list[Any] = [
-        Patch(label="entropy", **OUTLINE),
+        Patch(label="entropy", **_OUTLINE),
         Patch(color=GREY, label="decoded, at least (≥)"),
     ]
     if (quoted.rows["n_models"] > 1).any():
@@ -174,9 +173,7 @@ def _panel(
         baseline_lines(axes, shifted, (0.5, last), start + bits / 2)
     axes.set_ylim(last + LABEL_ROWS * len(strongest_baselines(table, dataset, WHOLE)), -0.55)
     axes.set_xlim(-0.005 * boxes[-1].start, boxes[-1].start + 1.005 * boxes[-1].bits)
-    axes.tick_params(left=False, bottom=False, labelbottom=False)
-    axes.spines[:].set_visible(False)
-    axes.grid(visible=False)
+    hide_frame(axes)
 
 
 def part_boxes(like: TableRow) -> list[Box]:
@@ -226,22 +223,36 @@ def name_boxes(axes: Axes, boxes: Sequence[Box]) -> None:
 
 
 def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[Box]) -> None:
-    for part, start, bits in boxes:
-        estimate = here.best(part)
-        axes.barh(y, bits, _BAR, left=start, **OUTLINE)
-        look = hatched(has_assumed_prior(here.rows))
-        axes.barh(y, estimate.value, _BAR, left=start, color=COLORS[part], linewidth=0, **look)
-        inside = estimate.value > _WIDE * bits
-        axes.annotate(
-            f"{estimate.words} ({at_least(100 * estimate.value / bits, 0)} %)",
-            (start if inside else start + bits, y),
-            xytext=(4 if inside else -4, -0.5),
-            textcoords="offset points",
-            va="center",
-            ha="left" if inside else "right",
-            fontsize=7,
-            color="white" if inside else INK,
-        )
+    look = hatched(has_assumed_prior(here.rows))
+    for box in boxes:
+        estimate = here.best(box.part)
+        words = f"{estimate.words} ({at_least(100 * estimate.value / box.bits, 0)} %)"
+        part_bar(axes, y, box, estimate.value, words, **look)
+
+
+def part_bar(axes: Axes, y: float, box: Box, value: float, words: str, **look: Any) -> None:
+    """Draw what is decoded of a part, bits, in its box, and say it in words."""
+    part, start, bits = box
+    axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
+    axes.barh(y, value, _BAR, left=start, color=COLORS[part], linewidth=0, **look)
+    inside = value > _WIDE * bits
+    axes.annotate(
+        words,
+        (start if inside else start + bits, y),
+        xytext=(4 if inside else -4, -0.5),
+        textcoords="offset points",
+        va="center",
+        ha="left" if inside else "right",
+        fontsize=7,
+        color="white" if inside else INK,
+    )
+
+
+def hide_frame(axes: Axes) -> None:
+    """Leave only names of rows around boxes."""
+    axes.tick_params(left=False, bottom=False, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.grid(visible=False)
 
 
 def _seeds(axes: Axes, y: float, here: Quoted, box: Box) -> None:
@@ -256,7 +267,7 @@ def _seeds(axes: Axes, y: float, here: Quoted, box: Box) -> None:
 
 def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[Box]) -> None:
     for _, start, bits in boxes:
-        axes.barh(y, bits, _BAR, left=start, **OUTLINE)
+        axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
     axes.annotate(
         f"not quoted: {flags}",
         (boxes[0].start, y),

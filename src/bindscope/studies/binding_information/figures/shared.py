@@ -183,9 +183,11 @@ def bar_legend(
     legend_below(figure, entries, 4)
 
 
-def draw_star(axes: Axes, x: float, y: float, same: bool) -> None:
-    """Draw a published value: hollow where the protocol of the paper is another, or not stated."""
-    axes.plot(x, y, linestyle="none", **(PAPER_MARK if same else _OTHER_PROTOCOL))
+def draw_stars(axes: Axes, x: Iterable[float], y: Iterable[float], same: Iterable[bool]) -> None:
+    """Draw published values, hollow ones where the paper's protocol is another or not stated."""
+    for along, up, is_same in zip(x, y, same, strict=True):
+        look = PAPER_MARK if is_same else _OTHER_PROTOCOL
+        axes.plot(along, up, linestyle="none", **look)
 
 
 def star_entries(marks: pd.DataFrame) -> list[Line2D]:
@@ -194,9 +196,8 @@ def star_entries(marks: pd.DataFrame) -> list[Line2D]:
         True: ("published value", PAPER_MARK),
         False: ("published value, other protocol", _OTHER_PROTOCOL),
     }
-    drawn = set(marks["same"]) if len(marks) else set()
     return [
         handle(label, linestyle="none", **look)
         for same, (label, look) in entries.items()
-        if same in drawn
+        if (marks["same"] == same).any()
     ]

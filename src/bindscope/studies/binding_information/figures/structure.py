@@ -29,7 +29,7 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
-    draw_star,
+    draw_stars,
     family_of_fit,
     has_assumed_prior,
     marked,
@@ -106,7 +106,7 @@ def structure(
     rows = over_seeds(seeds)
     labels = model_labels(rows, models)
     rows = rows.assign(line=rows["model"].map(labels))
-    marks = beside(table, published, sides) if published is not None else pd.DataFrame()
+    marks = beside(table, published, sides)
     names = list(labels.values())
     cost = pd.DataFrame(costs, columns=SharingCost._fields)
     drawn = seeds["group"].where(seeds["group"].isin(list(labels)), seeds["model"])
@@ -170,7 +170,7 @@ def _beside(
 
     Probes of another protocol than the paper's hold a linear map per object, which is not shared.
     """
-    if published is None or not len(marks):
+    if published is None:
         return [nan] * len(cost)
     place = slug(published["dataset"]), slug(published["model"]), published["tokens"]
     same = marks[marks["same"]]
@@ -223,12 +223,11 @@ def _losses(
         axes.set_xticks(range(len(families)), [label_family(family).tick for family in families])
         axes.set_xlim(-0.3, len(families) - 0.7)
         axes.margins(y=0.1)
-        if len(marks):
-            _stars(
-                axes,
-                marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
-                families,
-            )
+        losses = marks[marks["quantity"] == "loss_object_bits"]
+        losses = losses[(losses["our_dataset"] == dataset) & (losses["tokens"] == token)]
+        losses = losses[losses["our_family"].isin(families)]
+        places = losses["our_family"].map(families.index)
+        draw_stars(axes, places, losses["value"], losses["same"])
         name = label_tokens(token).name
         axes.set_title(f"{dataset}, {name}" if several else name)
         entropy = marked("H(O)", has_assumed_prior(here))
@@ -263,12 +262,6 @@ def _with_several(seeds: pd.DataFrame) -> pd.DataFrame:
     return seeds[n_fits.transform("nunique") > 1]
 
 
-def _stars(axes: Axes, marks: pd.DataFrame, families: Sequence[str]) -> None:
-    here = marks[(marks["quantity"] == "loss_object_bits") & marks["our_family"].isin(families)]
-    for mark in here.to_dict("records"):
-        draw_star(axes, families.index(mark["our_family"]), mark["value"], mark["same"])
-
-
 def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], several: bool) -> None:
     """Draw the cost of sharing as bars, with intervals, seeds and the paper's number."""
     axes = part.subplots()
@@ -280,7 +273,7 @@ def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], severa
         axes.barh(i, row["cost_bits"], 0.6, color=color, alpha=0.6, linewidth=0)
         axes.hlines(i, row["low"], row["high"], color=color, linewidth=1.2)
         axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=color, markersize=4)
-        draw_star(axes, row["paper"], i, same=True)
+        draw_stars(axes, [row["paper"]], [i], [True])
         text = number(row["cost_bits"], "+.1f")
         axes.annotate(
             text,
