@@ -211,7 +211,7 @@ def test_a_published_value_is_filled_where_protocol_and_input_agree(published):
             figure = module.draw(table, published, sides=sides)
             assert len(stars(figure)) == 4 - (module is structure)  # patches are not in it
             assert len(filled_stars(figure)) == (len(stars(figure)) if n_filled else 0)
-            hollow = "published value, other protocol" in words(figure)
+            hollow = "published value, other protocol or input" in words(figure)
             assert hollow == (not n_filled)
     ours = paper_table().assign(probe="our-" + paper_table()["probe"])
     beside_ours = beside(pd.concat([released, ours]), published, {"dinov2-large": 256})

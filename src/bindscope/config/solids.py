@@ -119,7 +119,6 @@ class SolidsRenderer(ConfigModel):
         description="Smallest and largest share of the second object that the first one hides: two "
         "objects in `slots: 2`, in front and behind. Left out: objects stand anywhere.",
     )
-
     places: tuple[tuple[float, float], ...] | None = Field(
         None,
         exclude_if=lambda places: places is None,

@@ -184,7 +184,7 @@ def bar_legend(
 
 
 def draw_stars(axes: Axes, x: Iterable[float], y: Iterable[float], same: Iterable[bool]) -> None:
-    """Draw published values, hollow ones where the paper's protocol is another or not stated."""
+    """Draw published values, hollow ones where protocol or input differ or are not stated."""
     for along, up, is_same in zip(x, y, same, strict=True):
         look = PAPER_MARK if is_same else _OTHER_PROTOCOL
         axes.plot(along, up, linestyle="none", **look)
@@ -194,7 +194,7 @@ def star_entries(marks: pd.DataFrame) -> list[Line2D]:
     """Return the legend's entries of published values that were drawn (`same`)."""
     entries = {
         True: ("published value", PAPER_MARK),
-        False: ("published value, other protocol", _OTHER_PROTOCOL),
+        False: ("published value, other protocol or input", _OTHER_PROTOCOL),
     }
     return [
         handle(label, linestyle="none", **look)
