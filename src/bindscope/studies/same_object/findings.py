@@ -60,7 +60,8 @@ _INTRODUCTION = (
     "measured on the same pairs. Most pairs are of two objects, and neighboring patches are mostly "
     "of one, so accuracy is shown next to four references: the majority class, the majority class "
     "of each image, a probe of positions only, and a probe of both classes, positions and the "
-    "image. Decisions use Platt's map of the validation split."
+    "image. Decisions use Platt's map of the validation split; probes fitted as in the released "
+    "code use the sign of the logit."
 )
 _CLAIMS_LEAD = (
     "Each gain is in percentage points of accuracy, at the layer with the lowest validation loss. "

@@ -29,7 +29,7 @@ class ScoredPairs(NamedTuple):
     """Pairs of successive images, of one kind or of all; each array is (P,)."""
 
     logits: NDArray[np.float32]  # of a probe, in nats
-    calibrated: NDArray[np.float32]  # after Platt's map: above 0 it predicts the same object
+    calibrated: NDArray[np.float32]  # what decides: above 0 the probe predicts the same object
     same: NDArray[np.bool_]  # whether both patches are of the same object
     same_class: NDArray[np.bool_]  # and whether they are of the same class
     image: NDArray[np.int64]  # 0 to n - 1
@@ -131,7 +131,8 @@ ACCURACY: Final = Score(
     high="accuracy_high",
     unit=_OF_PAIRS,
     heading="accuracy",
-    meaning="Pairs whose logit has the right sign after Platt's map of validation.",
+    meaning="Pairs whose logit has the right sign after Platt's map of validation; of a probe with "
+    "`fit: released`, without that map.",
     sums=lambda pairs: (pairs.total(pairs.right), pairs.each),
 )
 AUC_WITHIN: Final = Score(
