@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from bindscope.config.loading import load_file
-from bindscope.core.interfaces import Inputs
 from bindscope.core.keys import CLONE
 from bindscope.studies.same_object.protocol import ABLATION, PROBES, comparable, paper_name
 from bindscope.studies.same_object.published import (
@@ -30,8 +29,7 @@ def preset(name: str) -> dict[str, Any]:
 
 def compared(content: dict[str, Any]) -> pd.DataFrame:
     rows = comparable(content["datasets"], content["models"], content["studies"]["same_object"])
-    resources = {"same_object": str(CLONE / PROBES)}
-    return read_comparison(Inputs(content={"comparable": rows}, resources=resources))
+    return read_comparison(rows, {"same_object": str(CLONE / PROBES)})
 
 
 def test_layers_are_counted_from_one_and_the_tables_hold_what_they_say() -> None:

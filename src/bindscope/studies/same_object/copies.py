@@ -8,7 +8,7 @@ paper finds that differences of the second, third and fourth object make three c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from bindscope.core.array_types import Bools, Doubles, Integers, UInt8
+from bindscope.core.interfaces import Layer
 
 COPIES = 4
 COMPONENTS = 3
@@ -99,8 +100,8 @@ def copies_arrays(
     masks: NDArray[np.integer[Any]],
     stuff: NDArray[np.integer[Any]] | None,
     grid: tuple[int, int],
-    tokens_of: Any,
-    layers: Sequence[Any],
+    tokens_of: Callable[[UInt8], Mapping[str, torch.Tensor]],
+    layers: Sequence[Layer],
 ) -> dict[str, NDArray[Any]]:
     """Return an image of copies and the components of its residuals by layer; none: nothing.
 
@@ -114,7 +115,7 @@ def copies_arrays(
     if (composed := next(filter(None, images_of_copies), None)) is None:
         return {}
     arrays: dict[str, NDArray[Any]] = {"copies-image": composed.image}
-    tokens: Mapping[str, torch.Tensor] = tokens_of(composed.image[None])
+    tokens = tokens_of(composed.image[None])
     for layer in layers:
         here = tokens[str(layer)][0].double().numpy()[composed.patches]
         points, shares = residual_components(here)

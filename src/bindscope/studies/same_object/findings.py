@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -252,8 +251,7 @@ def _published(table: pd.DataFrame, inputs: Inputs, section: Mapping[str, Any]) 
     if not section.get("fits"):
         return []
     datasets, models = (inputs.content.get(name) or () for name in ("datasets", "models"))
-    content = {"comparable": comparable(datasets, models, section)}
-    compared = read_comparison(replace(inputs, content=content))
+    compared = read_comparison(comparable(datasets, models, section), inputs.resources)
     rows = published_next_to(fitted(table), compared)
     if not len(rows):
         return []

@@ -6,12 +6,11 @@ note says how they differ. That paper counts blocks from 0, so that its layer l 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import pandas as pd
 
-from bindscope.core.interfaces import Inputs
 from bindscope.studies.same_object.protocol import MODELS
 from bindscope.tables.published import read_published
 
@@ -58,12 +57,17 @@ def read_ablation(path: str) -> pd.DataFrame:
     return table[["edit", "strength", "quantity", "value"]]
 
 
-def read_comparison(inputs: Inputs) -> pd.DataFrame:
-    """Return Table 1 where this run has the model: its columns, `dataset`, `model`, `differs`."""
-    if not inputs.content.get("comparable"):
+def read_comparison(
+    fits: Sequence[Mapping[str, Any]] | None, resources: Mapping[str, str]
+) -> pd.DataFrame:
+    """Return Table 1 where this run has the model: its columns, `dataset`, `model`, `differs`.
+
+    `fits`: what `protocol.comparable` returns, or None. `resources`: paths by name.
+    """
+    if not fits:
         return NOT_COMPARED
-    rows = pd.DataFrame(inputs.content["comparable"], columns=_COMPARED[:4])
-    return rows.merge(read_table_1(inputs.resources["same_object"]), on="name")
+    rows = pd.DataFrame(fits, columns=_COMPARED[:4])
+    return rows.merge(read_table_1(resources["same_object"]), on="name")
 
 
 def published_next_to(rows: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:

@@ -68,7 +68,9 @@ _read = partial(read_grouped, schema=EDITS_SCHEMA)
 
 def _has_papers_model(inputs: Inputs) -> bool:
     """Whether the run has the model of Fig. 7 and Table 2 of the IsSameObject paper."""
-    return PAPER_MODEL in set(read_comparison(inputs)["name"])
+    return PAPER_MODEL in set(
+        read_comparison(inputs.content.get("comparable"), inputs.resources)["name"]
+    )
 
 
 def _read_with_fig_7(inputs: Inputs) -> dict[str, Any]:

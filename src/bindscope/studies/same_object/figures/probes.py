@@ -112,7 +112,8 @@ def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
 
 def _read_scores(inputs: Inputs) -> dict[str, Any]:
     """Read the table, and what the IsSameObject paper publishes of the same models."""
-    return {**read_grouped(inputs, SAME_OBJECT_SCHEMA), "compared": read_comparison(inputs)}
+    compared = read_comparison(inputs.content.get("comparable"), inputs.resources)
+    return {**read_grouped(inputs, SAME_OBJECT_SCHEMA), "compared": compared}
 
 
 @figure(_read_scores)
