@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 
 from bindscope.config.loading import load_file
 from bindscope.core.errors import ConfigError, InputError
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import PAPER_MARK
 from bindscope.studies.concepts import figures
 from bindscope.studies.concepts import planted_encoders as planted
@@ -186,8 +185,8 @@ def test_the_papers_protocol_needs_its_split(tmp_path: Path) -> None:
 
 @pytest.fixture
 def published() -> pd.DataFrame:
-    inputs = Inputs(resources={"concepts": str(ROOT / "resources/published/concepts.csv")})
-    return read_published(inputs.resources["concepts"], COLUMNS, ("value", "coverage"))
+    path = ROOT / "resources/published/concepts.csv"
+    return read_published(path, COLUMNS, ("value", "coverage"))
 
 
 def rows_of(dataset: str, embedding: str, vectors: str, **about: Any) -> pd.DataFrame:

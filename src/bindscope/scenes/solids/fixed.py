@@ -1,4 +1,4 @@
-"""Solids at fixed places, one for each slot: scenes that differ in their objects alone."""
+"""Solids at fixed places, one for each slot; cameras and lights may be shifted."""
 
 from __future__ import annotations
 

@@ -97,11 +97,6 @@ def concept_coverage(table: pd.DataFrame, published: pd.DataFrame | None = None)
     return grid.legend(look, *rivals, per_row=4)
 
 
-def _paper_entry(stars: pd.DataFrame) -> list[Any]:
-    """Return the legend's entry for published numbers, where there are any."""
-    return [handle(_PAPER, linestyle="none", **PAPER_MARK)] if len(stars) else []
-
-
 def _published_rise(
     grid: FacetGrid, runs: pd.DataFrame, published: pd.DataFrame | None
 ) -> list[Any]:
@@ -111,11 +106,13 @@ def _published_rise(
     spaces = set(runs.loc[runs["kind"] == "transformer", "space"])
     rises = rows_with(published, analysis_kind="generalization")
     rises = rises[rises["preset_dataset"].isin(spaces)]
-    for (_, measure), axes in grid.panels.items() if len(rises) else ():
+    if rises.empty:
+        return []
+    for (_, measure), axes in grid.panels.items():
         if measure == "object":
             axes.axvspan(rises["value"].min(), rises["value"].max(), color=_RISE, alpha=0.3, lw=0)
-    words = f"published rise, from a digest ({', '.join(dict.fromkeys(rises['preset_dataset']))})"
-    return [handle(words, color=_RISE, linewidth=6, alpha=0.3)] if len(rises) else []
+    words = f"published rise, from a digest ({', '.join(rises['preset_dataset'].unique())})"
+    return [handle(words, color=_RISE, linewidth=6, alpha=0.3)]
 
 
 @figure(table_of(CONCEPTS_SCHEMA))
@@ -203,7 +200,7 @@ def _dots(
     hollow = {name: {**style, "markerfacecolor": "none"} for name, style in marks.items()}
     moved = min(0.2, 0.7 / len(marks)) * (np.arange(len(marks)) - (len(marks) - 1) / 2)
     offsets = {**dict(zip(marks, moved, strict=True)), "": 0.0}
-    stars = beside(rows, published).assign(line=_PAPER)
+    stars = beside(rows, published)
     rows, stars = (
         part.assign(at=at, y=at + part["variant"].map(offsets).astype(float))
         for part in (rows, stars)
@@ -219,7 +216,7 @@ def _dots(
     facets(rows[~second], marks, grid, by="variant", **how)
     facets(rows[second], hollow, grid, by="variant", **how)
     facets(floors, {_BAG: _BAG_MARK}, grid, **how)
-    facets(stars, {_PAPER: {"linestyle": "none", **PAPER_MARK}}, grid, **how)
+    published_entry = _stars(stars, grid, **how)
     for (measure, axes), title in zip(grid.panels.items(), panels.values(), strict=True):
         axes.set_xlim(min(-0.03, rows_with(rows, measure=measure)["value"].min() - 0.03), 1.03)
         axes.set_title(title, fontsize=8)
@@ -227,9 +224,15 @@ def _dots(
     grid.left[0].set_yticks(range(len(names)), names)
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
     entries = {variants[name]: style for name, style in marks.items()}
-    return grid.legend(
-        entries, *further, handle(_BAG, **_BAG_MARK), *_paper_entry(stars), per_row=3
-    )
+    further = [*further, handle(_BAG, **_BAG_MARK), *published_entry]
+    return grid.legend(entries, *further, per_row=3)
+
+
+def _stars(stars: pd.DataFrame, grid: FacetGrid, **how: Any) -> list[Any]:
+    """Draw published numbers; return the legend's entry for them, where there are any."""
+    star: Look = {"linestyle": "none", **PAPER_MARK}
+    facets(stars.assign(line=_PAPER), {_PAPER: star}, grid, **how)
+    return [handle(_PAPER, **star)] if len(stars) else []
 
 
 AT_STRENGTH_1 = {
@@ -318,10 +321,8 @@ def binding_complexity(table: pd.DataFrame, published: pd.DataFrame | None = Non
         rows, whats, "fitted_share", lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s"
     )
     grid.label("fraction of objects for fitting", "fraction of scenes")
-    stars = beside(rows, published).assign(line=_PAPER)
-    star: Look = {"linestyle": "none", **PAPER_MARK}
-    facets(stars, {_PAPER: star}, grid, ("name", "measure"), x="coverage")
-    return grid.legend(look, *_paper_entry(stars), per_row=4)
+    entry = _stars(beside(rows, published), grid, panel=("name", "measure"), x="coverage")
+    return grid.legend(look, *entry, per_row=4)
 
 
 APPROXIMATED = {"object": "objects", "concept": "values", "r2": "R2"}

@@ -12,8 +12,8 @@ from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.tables.published import read_published
 from bindscope.tables.rows import rows_with
 
-# The last ones say which of our rows have the same quantity: `config/presets/concepts_published`
-# names its data sets and models so.
+# From `analysis_kind` on they say which of our rows have the same quantity, by the names of data
+# sets and models in `config/presets/concepts_published`.
 COLUMNS = [
     "paper",
     "source",
@@ -49,12 +49,9 @@ def beside(rows: pd.DataFrame, published: pd.DataFrame | None) -> pd.DataFrame:
     """
     if published is None:
         return pd.DataFrame(columns=["name", *COLUMNS])
-    keys = ["analysis_kind", "preset_dataset", "preset_embedding", "vectors"]
-    names = {"dataset": "preset_dataset", "embedding": "preset_embedding"}
-    ours = rows_with(rows, split_by="scenes", protocol="paper").rename(columns=names)
-    ours = ours[[*keys, "name"]].drop_duplicates()
-    anywhere = published["preset_dataset"] == ""
-    parts = [published[~anywhere].merge(ours, on=keys)]
-    keys.remove("preset_dataset")
-    parts.append(published[anywhere].merge(ours.drop(columns="preset_dataset"), on=keys))
-    return pd.concat(parts, ignore_index=True)
+    keys, names = ["analysis_kind", "preset_embedding", "vectors"], ["our_dataset", "name"]
+    ours = rows_with(rows, split_by="scenes", protocol="paper")
+    ours = ours.rename(columns={"dataset": "our_dataset", "embedding": "preset_embedding"})
+    both = published.merge(ours[[*keys, *names]].drop_duplicates(), on=keys)
+    anywhere = both["preset_dataset"] == ""
+    return both[anywhere | (both["preset_dataset"] == both["our_dataset"])]

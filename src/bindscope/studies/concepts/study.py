@@ -121,7 +121,8 @@ STUDY = Study(
             "Probes fitted again after a least-squares part of embeddings was subtracted: values "
             "(left) and objects (right) decoded, by the part. Controls subtract the part of "
             "exchanged values or objects. Gray tick: counting values; star: published. No "
-            "intervals are drawn. A part that only its own subtraction lowers holds the quantity.",
+            "intervals are drawn. A part encodes what its subtraction lowers and that of its "
+            "control does not.",
             _measured_by("concept_geometry"),
             _PUBLISHED,
         ),
