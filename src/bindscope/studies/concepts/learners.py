@@ -18,10 +18,12 @@ FIRST = 0.2
 
 
 def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
-    """Add up (`additive`) or multiply the vectors of a scene's values.
+    """Add up (`additive`), multiply or join (`mlp`) the vectors of a scene's values.
 
-    Vectors (n, m C, width) are in the order of slots; returns (n, width).
+    Vectors (n, m C, width) are in the order of slots; returns (n, width), joined (n, m C width).
     """
+    if term == "mlp":
+        return vectors.flatten(1)
     if term == "additive":
         return vectors.sum(1)
     by_slot = vectors.view(len(vectors), n_slots, -1, vectors.shape[2])
@@ -118,26 +120,21 @@ class PaperMap(nn.Module):
         self, approximator: Approximator, sizes: Sequence[int], n_slots: int, dim: int, seed: int
     ) -> None:
         super().__init__()
-        self.kind, self.n_slots, rows = approximator.kind, n_slots, n_slots * sum(sizes)
-        joined = approximator.kind == "mlp"
-        n_tables = 1 if self.kind in ("mlp", "additive") else 2
-        widths = [dim * (n_slots * len(sizes) if joined else n_tables)]
-        widths += [*approximator.widths] if joined else []
+        kind, self.n_slots, rows = approximator.kind, n_slots, n_slots * sum(sizes)
+        self.terms = (kind,) if kind in ("mlp", "additive") else (kind, "additive")
+        widths = [dim * len(self.terms), dim]
+        if kind == "mlp":
+            widths = [dim * n_slots * len(sizes), *approximator.widths, dim]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.tables = nn.ModuleList(nn.Embedding(rows, dim) for _ in range(n_tables))
-            layers = [nn.Linear(*pair) for pair in pairwise([*widths, dim])]
+            self.tables = nn.ModuleList(nn.Embedding(rows, dim) for _ in self.terms)
+            layers = [nn.Linear(*pair) for pair in pairwise(widths)]
         self.layers = nn.ModuleList(layers)
 
     def forward(self, columns: Tensor) -> Tensor:
         """Return embeddings (n, d) of scenes; see `Structured.forward`."""
-        vectors = [table(columns) for table in self.tables]
-        if self.kind == "mlp":
-            x = vectors[0].flatten(1)
-        else:
-            terms = (self.kind, "additive")[-len(vectors) :]
-            parts = zip(terms, vectors, strict=True)
-            x = torch.cat([combined(term, part, self.n_slots) for term, part in parts], 1)
+        parts = zip(self.terms, self.tables, strict=True)
+        x = torch.cat([combined(term, table(columns), self.n_slots) for term, table in parts], 1)
         for layer in self.layers[:-1]:
             x = layer(x).relu()
         embeddings: Tensor = self.layers[-1](x)
