@@ -32,6 +32,7 @@ from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.config import Approximator
+from bindscope.studies.concepts.counting import TREES
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.learners import PaperMap, Perceptron, Structured, combined
 from bindscope.studies.concepts.protocols import paper_order, predict_at_best
@@ -213,7 +214,6 @@ def _first(terms: Sequence[str], rows: int, dim: int, starts: int, seed: int) ->
 
 
 SUBSETS = ("train", "test")  # of a split, whose scenes are scored
-TREES = ("forest", "booster", "xgboost")
 XGBOOST = "3.2.0"  # as in pyproject.toml
 VALIDATION_SHARE = 0.1  # of the objects in training, that choose among states of a fit
 

@@ -13,10 +13,10 @@ from bindscope.studies.concepts.counting import (
     ROWS_AT_ONCE,
     SCORES_AT_ONCE,
     SPECIAL_TOKENS,
+    TREES,
 )
 
 DECIDES_NOTHING = True
-
 
 # Bytes of a row, of the rows of an approximator at a coverage, and of a row of scores.
 _ROW, _OF_COVERAGE, _SCORE = 330, 17_500, 600
@@ -129,9 +129,7 @@ def binding_complexity(product: Product) -> Work:
     return Work(
         "torch",
         units=runs * splits * how.get("steps", how.get("rounds", 1)) * n * (dim + width),
-        bytes_host=8.0 * splits * n
-        + scores
-        + _SKLEARN * (how["kind"] in ("forest", "booster", "xgboost")),
+        bytes_host=8.0 * splits * n + scores + _SKLEARN * (how["kind"] in TREES),
         bytes_loaded=_in_memory(n, dim, cells) + 1.2 * fitted,
         bytes_disk=rows,
         bytes_rows=rows,

@@ -14,6 +14,8 @@ PROBE_STEPS = 10_000  # of the released code
 PROTOCOLS: tuple[Protocol, ...] = ("converged", "paper")
 SPLITS_BY: tuple[SplitBy, ...] = ("objects", "scenes")
 
+TREES = ("forest", "booster", "xgboost")  # kinds of approximators
+
 MOST_ARRANGEMENTS = 20_000  # of the values of a scene; 4 slots and 4 types have 13,824
 FEWER_SLOTS = "use scenes of fewer objects, or of fewer concept types (`groups` may leave some out)"
 

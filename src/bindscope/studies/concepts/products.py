@@ -89,7 +89,7 @@ def _add_measurements(
 ) -> None:
     name, vectors, inputs, content = embedding
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
-    content = {**content, "sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
+    content = {**content, "sizes": _sizes(dataset), **_computed(entry)}
     read = {role: files for role, files in inputs.items() if role in ("codes", "embeddings")}
     _add_complexity(graph, entry, names, content, read)
     groups = [group.name for group in dataset.space.groups]
@@ -106,7 +106,6 @@ def _add_dual(graph: Graph, entry: Analysis, trained: Product) -> None:
     name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
     content = {
         "sizes": trained.content["sizes"],
-        "split_by": entry.split_by,
         **_computed(entry),
         "dual": {"encoder": trained.content["encoder"], "objects": entry.dual_objects},
     }
@@ -144,7 +143,7 @@ def _add_complexity(
 
 def _computed(entry: Analysis) -> dict[str, Any]:
     """Return where and how a job computes: sums depend on both."""
-    how = {"threads", "device", "protocol"}
+    how = {"threads", "device", "split_by", "protocol"}
     how |= {"probe_steps"} if entry.protocol == "paper" else set()
     return entry.model_dump(mode="json", include=how)
 

@@ -201,7 +201,6 @@ def correlated(models: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
 # --- Embeddings ---------------------------------------------------------------------------------
 
 EMBEDDING = ["analysis", "dataset", "embedding", "vectors"]
-ABOUT = ["analysis_kind", "split_by", "protocol"]  # of all rows of an analysis
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
@@ -232,7 +231,8 @@ def edits_by_strength(edits: pd.DataFrame) -> pd.DataFrame:
         hits=rows["value"] * rows["n_scenes"],
         floors=rows["bag_of_concepts_floor"] * rows["n_scenes"],
     )
-    keys = [*EMBEDDING, *ABOUT, "variant", "measure", "stratum", "strength"]
+    keys = [*EMBEDDING, "analysis_kind", "split_by", "protocol"]
+    keys += ["variant", "measure", "stratum", "strength"]
     summed = weighted.groupby(keys, sort=False)[["hits", "floors", "n_scenes"]].sum(min_count=1)
     means = summed.reset_index()
     value, floor = (means[name] / means["n_scenes"] for name in ("hits", "floors"))
