@@ -44,10 +44,10 @@ from bindscope.studies.concepts.counting import (
     SplitBy,
     too_many,
 )
-from bindscope.studies.concepts.protocols import paper_parts
+from bindscope.studies.concepts.protocols import split_by_protocol
 from bindscope.studies.concepts.recognition import Embedded, Readout, queries
 from bindscope.studies.concepts.registry import ANALYSES
-from bindscope.studies.concepts.scenes import Parts, Scenes, ids_of, split_scenes
+from bindscope.studies.concepts.scenes import Parts, Scenes, ids_of
 from bindscope.studies.concepts.vectors import SingleScenes
 from bindscope.tables.rows import Row
 
@@ -148,12 +148,17 @@ def concepts(
     read = _read_scenes(values, next(iter(layers.values())).shape[0], scenes)
     chosen = [_analysis(entry, read) for entry in analyses]
     inputs = _inputs(texts, read, chosen, random_state)
-    parts, split_by = _parts(split, read, random_state)
+    parts, split_by = _parts(split, read, protocol, random_state)
     _check_protocol(protocol, split_by)
-    if protocol == "paper" and isinstance(split, str):
-        parts = paper_parts(len(read.full), random_state)
     with on_threads(threads), hold_device(device_kind(device)) as used, make_current(used):
-        embed = partial(read.embedded, split_by, parts, used, (protocol, probe_steps))
+        embed = partial(
+            read.embedded,
+            split_by=split_by,
+            device=used,
+            parts=parts,
+            protocol=protocol,
+            probe_steps=probe_steps,
+        )
         rows = [*_rows(layers, read.n, chosen, inputs, embed)]
     return Result({"concepts": rows}, _VIEW, _notes(read, split_by, texts, chosen))
 
@@ -259,20 +264,11 @@ class _ArrayScenes:
         """Scenes of other numbers of objects."""
         return self.n - len(self.full) - len(self.single)
 
-    def embedded(
-        self, split_by: SplitBy, parts: Parts, device: str, how: tuple[Protocol, int], z: Floats
-    ) -> Embedded:
-        """Return the embedding of these scenes, of the arrays' (N, d)."""
+    def embedded(self, z: Floats, **how: Any) -> Embedded:
+        """Return the embedding of these scenes, of the arrays' (N, d), with its options."""
         single = SingleScenes(z[self.single], self.objects, self.positions)
         return Embedded(
-            z[self.full],
-            self.scenes,
-            None,
-            single if len(self.single) else None,
-            split_by,
-            device,
-            parts,
-            *how,
+            z[self.full], self.scenes, single=single if len(self.single) else None, **how
         )
 
 
@@ -357,7 +353,9 @@ def _slots_of_array(values: Any, n: int) -> tuple[Integers, tuple[int, ...]]:
     return np.where(empty, -1, ids_of(codes.clip(0), sizes)), sizes
 
 
-def _parts(split: Any, scenes: _ArrayScenes, seed: int) -> tuple[Parts, SplitBy]:
+def _parts(
+    split: Any, scenes: _ArrayScenes, protocol: Protocol, seed: int
+) -> tuple[Parts, SplitBy]:
     """Return which scenes estimate, fit and score, and what is on one side of that."""
     if split is None or isinstance(split, str):
         by: SplitBy = "scenes" if split == "scenes" else "objects"
@@ -367,7 +365,7 @@ def _parts(split: Any, scenes: _ArrayScenes, seed: int) -> tuple[Parts, SplitBy]
                 f"there is no split {split!r}",
                 'give "objects", "scenes" or a word per scene',
             )
-        return split_scenes(scenes.scenes, by, seed), by
+        return split_by_protocol(scenes.scenes, by, protocol, seed), by
     if np.shape(split) != (scenes.n,):
         raise InputError(
             WHERE,

@@ -18,7 +18,8 @@ from torch.nn.functional import cross_entropy
 
 from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.fitting.adam import Adam
-from bindscope.studies.concepts.scenes import PROBED, Parts, Scenes
+from bindscope.studies.concepts.counting import Protocol, SplitBy
+from bindscope.studies.concepts.scenes import PROBED, Parts, Scenes, split_scenes
 
 RATE = 1e-2
 EDITS_SEED = 42
@@ -38,6 +39,15 @@ def paper_parts(n: int, seed: int = 0) -> Parts:
     """
     order, every, cut = paper_permutation(n, seed), np.arange(n), int(PROBED * n)
     return Parts(every, np.sort(order[:cut]), every, np.sort(order[cut:]))
+
+
+def split_by_protocol(
+    scenes: Scenes, split_by: SplitBy, protocol: Protocol, seed: int = 0
+) -> Parts:
+    """Split scenes as the protocol does; `split_by` and `seed` as in `scenes.split_scenes`."""
+    if protocol == "paper":
+        return paper_parts(len(scenes), seed)
+    return split_scenes(scenes, split_by, seed)
 
 
 def paper_order(scenes: Scenes, seed: int) -> Integers:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bindscope.core.array_types import Doubles, Floats, Integers
+from bindscope.core.array_types import Bools, Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.counting import (
@@ -31,8 +31,8 @@ from bindscope.studies.concepts.counting import (
     Protocol,
     SplitBy,
 )
-from bindscope.studies.concepts.protocols import fit_paper_probes, paper_parts
-from bindscope.studies.concepts.scenes import Flags, Parts, Scenes, completeness, split_scenes
+from bindscope.studies.concepts.protocols import fit_paper_probes, split_by_protocol
+from bindscope.studies.concepts.scenes import Parts, Scenes, completeness
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
     Expected,
@@ -183,7 +183,7 @@ def fit_probes(
             "look at the model that made them; `bindscope verify` checks the files",
         )
     train_scenes = scenes.take(train)
-    present: list[Flags] = [train_scenes.contains_value(k) for k in range(len(scenes.sizes))]
+    present: list[Bools] = [train_scenes.contains_value(k) for k in range(len(scenes.sizes))]
     present.append(train_scenes.contains()[:, scenes.present])
     targets = [_shares(part_present) for part_present in present]
     converged, center = True, (mean, spread)
@@ -205,7 +205,7 @@ def fit_probes(
     )
 
 
-def _shares(present: Flags) -> torch.Tensor:
+def _shares(present: Bools) -> torch.Tensor:
     numbers = present.astype(np.float64)
     return torch.from_numpy(numbers / numbers.sum(axis=1, keepdims=True))
 
@@ -254,8 +254,8 @@ class Embedded:
     """Embeddings (n, d) of n scenes, with their split and the maps that decode them.
 
     `readout` defaults to linear probes, fitted on a share of the scenes; `parts` to
-    `scenes.split_scenes`. `single` are scenes of one object, where there are any. `protocol` is
-    how probes, removals and approximators are fitted, `probe_steps` of `paper`.
+    `protocols.split_by_protocol`. `single` are scenes of one object, where there are any.
+    `protocol` is how probes, removals and approximators are fitted, `probe_steps` of `paper`.
     """
 
     def __init__(
@@ -271,8 +271,7 @@ class Embedded:
         probe_steps: int = PROBE_STEPS,
     ) -> None:
         self.z, self.scenes, self.single, self.split_by = z, scenes, single, split_by
-        usual = paper_parts(len(scenes)) if protocol == "paper" else split_scenes(scenes, split_by)
-        self.parts, self.device = parts or usual, device
+        self.parts, self.device = parts or split_by_protocol(scenes, split_by, protocol), device
         self.protocol, self.probe_steps = protocol, probe_steps
         self.readout = readout or self.fit_probes(z)
         self.completeness = completeness(scenes)
