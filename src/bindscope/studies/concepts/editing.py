@@ -20,13 +20,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from bindscope.core.array_types import Doubles, Floats, Integers
+from bindscope.core.array_types import Bools, Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import nearest, r_squared
 from bindscope.studies.concepts.protocols import REMOVAL_SHARE, paper_permutation, paper_targets
 from bindscope.studies.concepts.recognition import Embedded, Readout, recognize
-from bindscope.studies.concepts.scenes import Flags, Scenes
+from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.set_separation import (
     Expected,
     accuracies,
@@ -59,7 +59,7 @@ class ValueEdits:
     new: Integers
     target: Integers  # the scene with the new object; -1 where there is none
 
-    def take(self, which: Flags | slice) -> ValueEdits:
+    def take(self, which: Bools | slice) -> ValueEdits:
         """Return some of the edits."""
         return ValueEdits(*(part[which] for part in vars(self).values()))
 
@@ -77,13 +77,13 @@ def value_edits(
     apart = (others[:, 1:] != others[:, :-1]).all(axis=(1, 2))
     base, slots = (part.ravel() for part in np.nonzero(np.tile(apart[:, None], scenes.n_slots)))
     present = scenes.contains_value(k)[base]
-    weights = np.where(present, -1.0, rng(seed, k).random((len(base), size)))
     values = scenes.values[base, slots].copy()
-    values[:, k] = weights.argmax(axis=1)
     if as_released:
-        targets = np.full(len(scenes), -1)
-        targets[apart] = paper_targets(scenes.take(apart), k)
-        values[:, k] = np.maximum(targets[base], 0)  # of scenes with all values: left out below
+        targets = paper_targets(scenes.take(apart), k).repeat(scenes.n_slots)
+        values[:, k] = np.maximum(targets, 0)  # of scenes with all values: omitted below
+    else:
+        weights = np.where(present, -1.0, rng(seed, k).random((len(base), size)))
+        values[:, k] = weights.argmax(axis=1)
     new = np.ravel_multi_index(tuple(values.T), scenes.sizes)
     changed = scenes.slots[base].copy()
     changed[np.arange(len(base)), slots] = new

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindscope.arrays.example import Example
-from bindscope.core.array_types import Doubles
+from bindscope.core.array_types import Bools, Doubles
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.scenes import Flags, Scenes
+from bindscope.studies.concepts.scenes import Scenes
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class PlantedVectors:
     dim: int  # with fewer than objects, linear probes cannot distinguish all objects
     seed: int = 0
     slot_effect: float = 0.0  # standard deviation of what a slot adds to the vectors
-    filled: Flags | None = None  # which slots hold an object, (n, m); all by default
+    filled: Bools | None = None  # which slots hold an object, (n, m); all by default
 
     def table(self, rows: int, n_slots: int, *purpose: int) -> Doubles:
         """Return vectors (m, rows, d); `purpose` distinguishes the tables of one encoder."""

@@ -13,14 +13,11 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from bindscope.core.array_types import Integers
+from bindscope.core.array_types import Bools, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.counting import FEWER_SLOTS, SplitBy, n_training, too_many
-
-Flags = npt.NDArray[np.bool_]
 
 
 def values_of(objects: Integers, sizes: Sequence[int]) -> Integers:
@@ -88,7 +85,7 @@ class Scenes:
         return np.unique(self.slots)
 
     @cached_property
-    def shared(self) -> Flags:
+    def shared(self) -> Bools:
         """Whether two slots of a scene share a value; equal objects do. (n,)."""
         ordered = np.sort(self.values, axis=1)
         return np.asarray((ordered[:, 1:] == ordered[:, :-1]).any(axis=(1, 2)))
@@ -99,7 +96,7 @@ class Scenes:
         return self.keys(np.sort(self.slots, axis=1))
 
     @cached_property
-    def first_of_its_kind(self) -> Flags:
+    def first_of_its_kind(self) -> Bools:
         """Whether no slot before this one holds an equal object, (n, m)."""
         first = np.ones(self.slots.shape, np.bool_)
         for slot in range(1, self.n_slots):
@@ -118,17 +115,17 @@ class Scenes:
         weights = self.n_objects ** np.arange(slots.shape[1], dtype=np.int64)[::-1]
         return slots @ weights
 
-    def take(self, index: Integers | Flags | slice) -> Scenes:
+    def take(self, index: Integers | Bools | slice) -> Scenes:
         """Return some of the scenes."""
         return Scenes(self.slots[index], self.sizes)
 
-    def contains(self) -> Flags:
+    def contains(self) -> Bools:
         """Return whether each object of the space is in a scene, (n, U)."""
         mask = np.zeros((len(self), self.n_objects), np.bool_)
         np.put_along_axis(mask, self.slots, True, axis=1)
         return mask
 
-    def contains_value(self, concept_type: int) -> Flags:
+    def contains_value(self, concept_type: int) -> Bools:
         """Return whether each value of a concept type is in a scene, (n, V)."""
         mask = np.zeros((len(self), self.sizes[concept_type]), np.bool_)
         np.put_along_axis(mask, self.values[:, :, concept_type], True, axis=1)
@@ -255,9 +252,8 @@ def split_objects(
         )
     n_validation = int(validation * n_train)
     of_slots = [np.unique(scenes.slots[:, slot]) for slot in range(scenes.n_slots)]
-    for draw in range(DRAWS if order is None else 1):
-        drawn = present[rng(seed, OBJECTS, draw).permutation(len(present))]
-        drawn = drawn if order is None else order
+    draws = (present[rng(seed, OBJECTS, draw).permutation(len(present))] for draw in range(DRAWS))
+    for drawn in draws if order is None else [order]:
         chosen, fitted = drawn[:n_train], drawn[: n_train - n_validation]
         absent = max(
             absent_values(np.intersect1d(fitted, some), some, scenes.sizes) for some in of_slots

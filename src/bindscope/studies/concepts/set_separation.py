@@ -18,12 +18,12 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy.special import gammaln
 
-from bindscope.core.array_types import Doubles, Floats, Integers
+from bindscope.core.array_types import Bools, Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
-from bindscope.studies.concepts.scenes import Flags, Scenes, ids_of, values_of
+from bindscope.studies.concepts.scenes import Scenes, ids_of, values_of
 from bindscope.tables.rows import Row
 
 RESAMPLES = 1000
@@ -32,7 +32,7 @@ KEYS_AT_ONCE = 2**23  # arrangements of scenes
 Key = TypeVar("Key", bound=Hashable)
 
 
-def set_separation(scores: Floats, positives: Flags) -> Doubles:
+def set_separation(scores: Floats, positives: Bools) -> Doubles:
     """Return whether the candidates in a scene, (n, J), score strictly above all others, (n,).
 
     1 or 0; 1 where all candidates are positive, NaN where none is.
@@ -89,7 +89,7 @@ def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> E
     return Expected(chance(count, len(candidates)), np.where(known, floor, np.nan), guess)
 
 
-def _agreeing_sets(scenes: Scenes, is_candidate: Flags) -> Doubles:
+def _agreeing_sets(scenes: Scenes, is_candidate: Bools) -> Doubles:
     """Count the sets of candidates that have the scene's values as often as it has, float64 (n,).
 
     The values of the first type stay in their slots, those of the others change places.
@@ -105,7 +105,7 @@ def _agreeing_sets(scenes: Scenes, is_candidate: Flags) -> Doubles:
     return np.concatenate(parts)
 
 
-def _agreeing_of(scenes: Scenes, is_candidate: Flags) -> Doubles:
+def _agreeing_of(scenes: Scenes, is_candidate: Bools) -> Doubles:
     orders = list(permutations(range(scenes.n_slots)))
     keys = []
     for others in product(orders, repeat=len(scenes.sizes) - 1):
@@ -135,7 +135,7 @@ def accuracies(
     hits: Mapping[Key, Doubles],
     expected: Mapping[Key, Expected],
     members: Integers,
-    strata: Mapping[str, Flags],
+    strata: Mapping[str, Bools],
     *,
     resamples: int = RESAMPLES,
 ) -> list[tuple[Key, Row]]:
@@ -166,7 +166,7 @@ def accuracies(
     return measured
 
 
-def _ends(columns: Sequence[Doubles], counted: Flags, members: Integers, resamples: int) -> Doubles:
+def _ends(columns: Sequence[Doubles], counted: Bools, members: Integers, resamples: int) -> Doubles:
     """Return the ends of shares and of gains, (2 ends, 2, hits), over the same resamples."""
     means = resampled_set_means(np.concatenate([*columns, counted], axis=1), members, resamples)
     share, gain, of_all = np.split(means, 3, axis=1)
@@ -198,7 +198,7 @@ def _accuracy(values: Sequence[Doubles], ends: Doubles, n_objects: int) -> Row:
     return {**row, "n_resampled": n_objects, "n_scenes": n}
 
 
-def strata_of(scenes: Scenes) -> dict[str, Flags]:
+def strata_of(scenes: Scenes) -> dict[str, Bools]:
     """Return the strata of scenes: `all`, `shared`, `none`."""
     return {
         "all": np.ones(len(scenes), np.bool_),

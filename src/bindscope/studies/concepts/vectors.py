@@ -20,14 +20,14 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
-from bindscope.core.array_types import Doubles, Floats, Integers
+from bindscope.core.array_types import Bools, Doubles, Floats, Integers
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.scenes import Flags, Scenes
+from bindscope.studies.concepts.scenes import Scenes
 
 RIDGE = 1e-6
 
 
-def design(columns: Integers, n_columns: int, counted: Flags | None = None) -> csr_array:
+def design(columns: Integers, n_columns: int, counted: Bools | None = None) -> csr_array:
     """Return the design (n, K) whose rows have ones in columns (n, q), or in the `counted` ones."""
     n, q = columns.shape
     ones = np.ones(n * q) if counted is None else counted.astype(np.float64).ravel()
@@ -53,7 +53,7 @@ def one_hot_sum(table: Floats, columns: Integers) -> Doubles:
     return np.asarray(design(columns, len(table)) @ table)
 
 
-def means(columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None) -> Doubles:
+def means(columns: Integers, n_columns: int, z: Floats, counted: Bools | None = None) -> Doubles:
     """Average embeddings by column of a design of ones, (K, d); NaN for columns without a row."""
     x = design(columns, n_columns, counted)
     count = x.sum(axis=0)[:, None]

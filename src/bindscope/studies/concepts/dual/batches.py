@@ -15,10 +15,9 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bindscope.codes.coverage import drawn_objects
-from bindscope.core.array_types import Bools
+from bindscope.core.array_types import Bools, Integers
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualTraining, QueryPool
 from bindscope.studies.concepts.counting import n_training
@@ -27,10 +26,9 @@ from bindscope.studies.concepts.scenes import values_of
 # Streams of a seed: of the split, of training scenes, of those of the loss (3: `runs`).
 SPLITTING, SCENES, VALIDATION = range(3)
 SWAPS = 1  # per scene: an object of it with one concept of another object of it
-Ids = NDArray[np.int64]
 
 
-def offsets(sizes: Sequence[int]) -> Ids:
+def offsets(sizes: Sequence[int]) -> Integers:
     """Return the token of the first value of each type; tokens number the values of all types."""
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
@@ -38,8 +36,8 @@ def offsets(sizes: Sequence[int]) -> Ids:
 class TrainTestObjects(NamedTuple):
     """Which objects are for training and for testing; ascending int64."""
 
-    train: Ids
-    test: Ids
+    train: Integers
+    test: Integers
     missing_values: int  # of all types, that no training object has
 
 
@@ -59,10 +57,10 @@ def split_objects(
 class PairBatch(NamedTuple):
     """Scenes of one step, and their queries."""
 
-    slots: Ids  # object of each place, (scenes, places), -1 where there is none
-    queries: Ids  # objects, ascending, (queries,)
+    slots: Integers  # object of each place, (scenes, places), -1 where there is none
+    queries: Integers  # objects, ascending, (queries,)
     objects: Bools  # which of them are in which scene, (scenes, queries)
-    values: Ids  # tokens of values that are queries, ascending, (values,)
+    values: Integers  # tokens of values that are queries, ascending, (values,)
     concepts: Bools  # which of them are in which scene, (scenes, values)
 
 
@@ -72,7 +70,7 @@ class Batches:
     def __init__(
         self,
         sizes: Sequence[int],
-        train: Ids,
+        train: Integers,
         seed: int,
         query_pool: QueryPool,
         training: DualTraining,
@@ -105,7 +103,7 @@ class Batches:
             slots, queries, _marked(place[slots], len(queries)), values, concepts[:, values]
         )
 
-    def _scenes(self, generator: np.random.Generator) -> Ids:
+    def _scenes(self, generator: np.random.Generator) -> Integers:
         counts, size = self.training.objects_per_scene, self.training.batch_size
         places = generator.random((size, max(counts)))
         slots = self.train[(places * len(self.train)).astype(np.int64)]
@@ -114,7 +112,7 @@ class Batches:
             slots[np.arange(max(counts)) >= n[:, None]] = -1
         return slots
 
-    def _queried(self, slots: Ids, generator: np.random.Generator) -> Bools:
+    def _queried(self, slots: Integers, generator: np.random.Generator) -> Bools:
         """Mark the objects that are queries, bool (objects + 1,)."""
         mask = np.zeros_like(self.pool)
         mask[slots] = True
@@ -128,7 +126,7 @@ class Batches:
             mask[self._swapped(slots, generator)] = True
         return mask & self.pool
 
-    def _swapped(self, slots: Ids, generator: np.random.Generator) -> Ids:
+    def _swapped(self, slots: Integers, generator: np.random.Generator) -> Integers:
         """Return objects (scenes, swaps) with one concept of another object; -1: none."""
         n = (slots >= 0).sum(1)[:, None]
         first, second, type_ = (generator.random((len(slots), SWAPS)) for _ in range(3))
@@ -140,7 +138,7 @@ class Batches:
         return np.where(n > 1, swapped, -1)
 
 
-def _marked(places: Ids, n: int) -> Bools:
+def _marked(places: Integers, n: int) -> Bools:
     """Mark places (scenes, ...) in rows of n; place n is none."""
     marked = np.zeros((len(places), n + 1), bool)
     np.put_along_axis(marked, places.reshape(len(places), -1), True, axis=1)

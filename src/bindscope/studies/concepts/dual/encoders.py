@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from bindscope.core.array_types import Floats
+from bindscope.core.array_types import Floats, Integers
 from bindscope.studies.concepts.config import (
     MlpSetOptions,
     ProductOptions,
     TransformerOptions,
 )
 from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SPECIAL_TOKENS
-from bindscope.studies.concepts.dual.batches import Ids, offsets
+from bindscope.studies.concepts.dual.batches import offsets
 from bindscope.studies.concepts.recognition import Readout, queries
 from bindscope.studies.concepts.scenes import values_of
 
@@ -59,18 +59,18 @@ class DualEncoder(nn.Module, ABC):
         """Return embeddings (tokens, dim) of the values of all types as queries."""
 
     @torch.no_grad()
-    def embed(self, slots: Ids) -> Floats:
+    def embed(self, slots: Integers) -> Floats:
         """Return raw embeddings (scenes, dim); objects int64 (scenes, places)."""
         return self._in_blocks(self.scenes, slots)
 
     @torch.no_grad()
-    def queries(self, objects: Ids | None = None) -> Readout:
+    def queries(self, objects: Integers | None = None) -> Readout:
         """Return the queries of all values, and of some objects (default: all)."""
         ids = np.arange(len(self.tokens)) if objects is None else objects
         by_type = np.split(self.concepts().cpu().numpy(), np.cumsum(self.sizes)[:-1])
         return queries(by_type, self._in_blocks(self.objects, ids), ids)
 
-    def _in_blocks(self, embed: Callable[[Tensor], Tensor], rows: Ids) -> Floats:
+    def _in_blocks(self, embed: Callable[[Tensor], Tensor], rows: Integers) -> Floats:
         blocks = torch.split(torch.from_numpy(rows).to(self.tokens.device), ROWS_AT_ONCE)
         return np.asarray(torch.cat([embed(block) for block in blocks]).cpu().numpy())
 

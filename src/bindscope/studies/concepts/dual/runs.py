@@ -14,10 +14,10 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from bindscope.core.array_types import Floats
+from bindscope.core.array_types import Floats, Integers
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualEncoders, Encoder
-from bindscope.studies.concepts.dual.batches import Ids, TrainTestObjects
+from bindscope.studies.concepts.dual.batches import TrainTestObjects
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 from bindscope.studies.concepts.dual.training import EncoderRun, TrainedEncoders
 from bindscope.studies.concepts.recognition import Readout, recognize
@@ -97,7 +97,7 @@ def _scores(
 # --- What they recognize --------------------------------------------------------------------------
 
 
-def pairs(objects: Ids, sizes: Sequence[int], max_scenes: int | None, seed: int) -> Scenes:
+def pairs(objects: Integers, sizes: Sequence[int], max_scenes: int | None, seed: int) -> Scenes:
     """Return the scenes of two different objects, (a, b) and (b, a) both.
 
     Where there are more than `max_scenes`, so many are drawn without replacement.
@@ -108,13 +108,13 @@ def pairs(objects: Ids, sizes: Sequence[int], max_scenes: int | None, seed: int)
     return Scenes(np.stack([objects[first], objects[second]], 1), tuple(sizes))
 
 
-def singles(objects: Ids, sizes: Sequence[int], max_scenes: int | None, seed: int) -> Scenes:
+def singles(objects: Integers, sizes: Sequence[int], max_scenes: int | None, seed: int) -> Scenes:
     """Return scenes of one object; see `pairs`."""
     drawn = objects[_drawn(len(objects), max_scenes, seed)]
     return Scenes(drawn[:, None], tuple(sizes))
 
 
-def _drawn(n: int, most: int | None, seed: int) -> Ids:
+def _drawn(n: int, most: int | None, seed: int) -> Integers:
     """Return numbers below `n` in order: all, or so many of them without replacement."""
     if most is None or n <= most:
         return np.arange(n)
@@ -122,7 +122,7 @@ def _drawn(n: int, most: int | None, seed: int) -> Ids:
 
 
 def evaluate(
-    z: Floats, queries: Readout, scenes: Scenes, candidates: Ids | None = None
+    z: Floats, queries: Readout, scenes: Scenes, candidates: Integers | None = None
 ) -> Iterator[Row]:
     """Yield what queries of all objects and values recognize in embeddings (n, d) of scenes.
 
