@@ -130,11 +130,11 @@ class RunProgress:
         phases = self.phases.values()
         return sum(p.n_done for p in phases), sum(p.total.total() for p in phases)
 
-    @property
-    def at_work(self) -> str:
-        """The job that runs now, and how many more do; empty if none does."""
-        texts = [job.text for job in list(self.running.values())]
-        return f"{texts[0]}{f' and {len(texts) - 1} more' if texts[1:] else ''}" if texts else ""
+    def at_work(self, phase: str = "") -> str:
+        """Name a job that runs now, and how many more do; of one phase or of all."""
+        jobs = [job for job in list(self.running.values()) if phase in ("", job.phase)]
+        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        return f"{jobs[0].text}{more}" if jobs else ""
 
     def seconds_left(self) -> tuple[float, float] | None:
         """Estimate the least and the most seconds that the run goes on, by jobs that have ended.
@@ -142,7 +142,7 @@ class RunProgress:
         A job takes about what those of its rule took. Where none of its rule has ended, it takes
         about what all took. None before `FEWEST_ENDED` jobs have ended.
         """
-        everything = [seconds for ended in self._measured.values() for seconds in ended]
+        everything = [seconds for ended in list(self._measured.values()) for seconds in ended]
         if len(everything) < FEWEST_ENDED:
             return None
         now, running, least, most = self.clock(), list(self.running.values()), 0.0, 0.0

@@ -104,7 +104,7 @@ class Lines:
         """Write how far a run is until it ends."""
         while not self._ended.wait(max(self._every_s, (run.clock() - run.started) / 20)):
             done, n = run.n_jobs
-            parts = (f"{done} of {n} jobs", run.time_left, run.at_work)
+            parts = (f"{done} of {n} jobs", run.time_left, run.at_work())
             now = duration(run.clock() - run.started)
             with suppress(OSError, ValueError):  # the other end of the pipe is closed
                 self.say(f"{now:{_NAME}}  {', '.join(filter(None, parts))}")
@@ -206,9 +206,7 @@ class Bars:
         """Say what runs now in a phase."""
         assert self._run
         failed = f"{len(phase.failed)} failed  " if phase.failed else ""
-        jobs = [job.text for job in list(self._run.running.values()) if job.phase == phase.name]
-        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
-        return f"{failed}{jobs[0]}{more}" if jobs else failed
+        return f"{failed}{self._run.at_work(phase.name)}"
 
 
 def screen_for(stream: TextIO, color: bool) -> Lines | Bars:

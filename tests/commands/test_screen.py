@@ -293,7 +293,7 @@ def test_the_time_left_follows_what_was_measured_of_the_same_rule() -> None:
     now += 2.0
     work = (12 - 2) + (2 * 3 - 2)  # two jobs share it
     assert run.seconds_left() == pytest.approx((work / 1.25 / 2, work * 1.25 / 2))
-    assert run.at_work == "fit and 1 more"
+    assert run.at_work() == "fit and 1 more"
     assert [duration(s) for s in (8.4, 125, 3780)] == ["8 s", "2 min 05 s", "1 h 03 min"]
     ranges = [span(*ends) for ends in ((4, 9), (50, 119), (50, 300), (3500, 9000))]
     assert ranges == ["4 to 9 s", "50 to 119 s", "up to 5 min", "up to 3 h"]
