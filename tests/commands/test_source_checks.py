@@ -35,7 +35,7 @@ def test_a_source_that_does_not_exist_is_named(text: str, message: str) -> None:
     assert str(raised.value).startswith(f"my.yaml: models.1.source: {message}\n  remedy: ")
 
 
-def test_sources_that_may_exist_pass(tmp_path: Path) -> None:
+def test_the_first_source_that_is_refused_follows_all_that_may_exist(tmp_path: Path) -> None:
     sources = (
         "timm:vit_small_patch16_224.augreg_in21k",
         "timm:vit_small_patch16_224@0123abc",
@@ -45,5 +45,6 @@ def test_sources_that_may_exist_pass(tmp_path: Path) -> None:
         "hf:facebook/dinov2-large@47b73eefe95e8d44ec3623f8890bd894b6ea2d6c",
         "baseline:pixels",
     )
-    refuse_missing_sources(models(*sources), "my.yaml")
     refuse_missing_sources({}, "my.yaml")
+    with pytest.raises(ConfigError, match=rf"my\.yaml: models\.{len(sources)}\.source: "):
+        refuse_missing_sources(models(*sources, "path:/no/such/folder"), "my.yaml")
