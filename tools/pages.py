@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bindscope.cli import parser
 from bindscope.core.registries import studies
+from bindscope.report.page import CONDITIONAL
 
 ROOT = Path(__file__).parents[1]
 ERRORS = ("ConfigError", "InputError", "ModelError", "StoreError", "BindscopeError")
@@ -121,8 +122,7 @@ def gallery_page() -> str:
         for entry in study.wide_figures:
             lines += [f"### `{entry.name}`: {entry.title}\n"]
             lines += [f"![{entry.title}](../images/{entry.name}.png)\n"]
-            caption = re.sub(r"{[^|}]*\|([^}]*)}", r"\1", entry.caption)
-            lines += [caption.replace("<", "&lt;"), ""]
+            lines += [CONDITIONAL.sub(r"\2", entry.caption).replace("<", "&lt;"), ""]
     return "\n".join(lines) + "\n"
 
 

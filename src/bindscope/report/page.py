@@ -19,6 +19,8 @@ from bindscope.figures.colors import LARGEST_SVG_BYTES, WIDTH_IN
 from bindscope.report.chapter import Chapter, PageTable, Section, Warned, numbers_first
 
 POINTS_PER_INCH = 72
+# Of a caption: words of the figure, and what is said if it has them.
+CONDITIONAL = re.compile(r"{([^|}]*)\|([^}]*)}")
 MOST_VALUES = 60  # that an alternative text lists
 
 
@@ -239,7 +241,7 @@ def _embedded(figure: Drawing) -> dict[str, Any]:
 def _caption(caption: str, svg: str) -> str:
     """Return a caption without what it says of marks that the figure does not have."""
     words = html.unescape(" ".join(re.findall(r"<text\b[^>]*>([^<]*)</text>", svg)))
-    return re.sub(r"{([^|}]*)\|([^}]*)}", lambda m: m[2] if m[1] in words else "", caption)
+    return CONDITIONAL.sub(lambda match: match[2] if match[1] in words else "", caption)
 
 
 def _values(svg: str) -> str:
