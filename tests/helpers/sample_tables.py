@@ -65,6 +65,20 @@ def to_input(path, names=None, **files):
     )
 
 
+CONSTANT = {
+    "status": "ok",
+    "reason": None,
+    "control": "none",
+    "model_seed": 0,
+    "n_train": 12000,
+    "n_val": 2000,
+    "n_test": 2000,
+    "split_gap_bits": 0.0,
+    "protocol": "converged",
+    "steps": 400,
+    "flags": "",
+    **KEYS,
+}
 COUNTED = {"h_counts_given_feature_bits": 11.292, "h_object_given_counts_bits": 7.979}
 
 
@@ -93,15 +107,8 @@ def make_row(
         "tokens": tokens,
         "probe": probe,
         "seed": seed,
-        "status": "ok",
-        "reason": None,
-        "control": "none",
         "model_kind": kind,
-        "model_seed": 0,
         "n_layers": 0 if kind == "known-answer" else 4,
-        "n_train": 12000,
-        "n_val": 2000,
-        "n_test": 2000,
         "h_object_bits": h[0],
         "h_feature_bits": h[1],
         "h_object_given_feature_bits": h_given,
@@ -110,7 +117,6 @@ def make_row(
         "loss_object_given_feature_bits": loss_given,
         "null_loss_object_bits": h[0] + NULL_GAP[probe],
         "null_loss_feature_bits": h[1] + 0.2,
-        "split_gap_bits": 0.0,
         "binding_bits": h[0] - loss_object,
         "conditional_binding_bits": h_given - (loss_object - loss_feature),
         "conditional_binding_lower_bound_bits": h_given - loss_given,
@@ -118,11 +124,8 @@ def make_row(
         "truth_conditional_bits": truth[1],
         **{share.value: 0.9 for share in SHARES},
         "feature_probe": "quadratic" if probe in ("shared", "multilinear") else FAMILIES[probe],
-        "protocol": "converged",
         "options": json.dumps({"family": FAMILIES[probe], "rank": 16}),
-        "steps": 400,
-        "flags": "",
-        **KEYS,
+        **CONSTANT,
     }
     chained = h_given - loss_given + max(h[1] - loss_feature + 0.1, 0)
     row["binding_lower_bound_bits"] = min(max(row["binding_bits"], chained), h[0])

@@ -143,7 +143,6 @@ def pairs_of_patches() -> dict[str, Any]:
 
 def read(sources: Sources) -> list[dict[str, object]]:
     """Datasets whose scenes are read from files in a folder."""
-    half, few = {"train": 64, "val": 32, "test": 32}, {"train": 3, "val": 1, "test": 1}
     clevr = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
     ours = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
@@ -155,51 +154,50 @@ def read(sources: Sources) -> list[dict[str, object]]:
         }
         for path in sorted((sources.folder / "genome").glob("*.zip"))
     ]
+    in_folder = {
+        "kind": "table",
+        "path": str(sources.folder / "own/objects.csv"),
+        "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]},
+    }
+    in_archive = {
+        "kind": "clevr",
+        "url": f"{sources.address}/CLEVR.zip",
+        "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+    }
+    in_archives = {
+        "kind": "visual_genome",
+        "feature": "color",
+        "n_categories": 3,
+        "n_values": 2,
+        "min_category_images": 1,
+        "min_value_images": 1,
+        "downloads": genome,
+    }
+    few = {"train": 3, "val": 1, "test": 1}
     return [
-        {
-            "name": "own",
-            "split": {"rule": "index", "sizes": half},
-            "space": {**COUNTED, "groups": ours},
-            "source": {
-                "kind": "table",
-                "path": str(sources.folder / "own/objects.csv"),
-                "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]},
-            },
-            "n_scenes": half,
-            "shard_size": half,
-            "render": {"kind": "photos", "size_px": 32},
-        },
-        {
-            "name": "clevr",
-            "split": {"rule": "index", "sizes": few},
-            "space": {**COUNTED, "groups": clevr},
-            "n_scenes": few,
-            "shard_size": few,
-            "source": {
-                "kind": "clevr",
-                "url": f"{sources.address}/CLEVR.zip",
-                "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
-            },
-            "render": {"kind": "photos", "size_px": 16},
-        },
-        {
-            "name": "genome",
-            "split": {"rule": "index", "sizes": few},
-            "space": {**COUNTED, "groups": groups},
-            "n_scenes": few,
-            "shard_size": few,
-            "source": {
-                "kind": "visual_genome",
-                "feature": "color",
-                "n_categories": 3,
-                "n_values": 2,
-                "min_category_images": 1,
-                "min_value_images": 1,
-                "downloads": genome,
-            },
-            "render": {"kind": "photos", "size_px": 16},
-        },
+        photos("own", in_folder, ours, {"train": 64, "val": 32, "test": 32}, 32),
+        photos("clevr", in_archive, clevr, few, 16),
+        photos("genome", in_archives, groups, few, 16),
     ]
+
+
+def photos(
+    name: str,
+    source: dict[str, Any],
+    groups: list[dict[str, Any]],
+    sizes: dict[str, int],
+    side_px: int,
+) -> dict[str, object]:
+    """Return a dataset of images with counted objects, split by their order."""
+    return {
+        "name": name,
+        "split": {"rule": "index", "sizes": sizes},
+        "space": {**COUNTED, "groups": groups},
+        "source": source,
+        "n_scenes": sizes,
+        "shard_size": sizes,
+        "render": {"kind": "photos", "size_px": side_px},
+    }
 
 
 @pytest.fixture(scope="module")
