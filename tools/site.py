@@ -43,13 +43,10 @@ _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in docs/."""
-    for page, source in COPIES.items():
-        if source != CONFIGURATION:
-            files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
-    for page, text in configuration_pages().items():
+    texts = {page: (ROOT / source).read_text("utf-8") for page, source in COPIES.items()}
+    texts |= configuration_pages() | {page: write() for page, write in GENERATED.items()}
+    for page, text in texts.items():
         files.append(File.generated(config, page, content=text))
-    for page, write in GENERATED.items():
-        files.append(File.generated(config, page, content=write()))
     return files
 
 
@@ -59,10 +56,8 @@ def on_page_markdown(text: str, page: Any, **_: Any) -> str:
     if name in GENERATED:
         return text
     text = text.replace("<!-- published numbers -->", pages.published_tables())
-    is_configuration = name in configuration_pages()
-    return relink(
-        text, COPIES.get(name, CONFIGURATION if is_configuration else f"docs/{name}"), name
-    )
+    source = CONFIGURATION if name in configuration_pages() else COPIES.get(name, f"docs/{name}")
+    return relink(text, source, name)
 
 
 @cache
