@@ -20,7 +20,6 @@ from bindscope.statistics.means import mean_interval, welch_freedom, welch_inter
 from bindscope.studies.binding_information.claims import CLAIMS, MORE
 from bindscope.studies.binding_information.quantities import PAIRING
 from bindscope.tables.numbers import at_least, between
-from bindscope.tables.quantities import Quantity
 
 ROOT = Path(__file__).parents[2]
 LABELS = {
@@ -50,17 +49,17 @@ def last_layers(tokens: str) -> pd.DataFrame:
     return rows[rows["layer"] == rows["n_layers"].astype(str)]
 
 
-def bounds(name: str, part: Quantity) -> pd.Series:
-    """What a linear probe reads of the [CLS] tokens of a group's models."""
+def bounds(name: str) -> pd.Series:
+    """Return the pairing that a linear probe decodes from [CLS] of a group's models, in bits."""
     rows = last_layers("cls")
     rows = rows[rows["model"].isin(groups()[name])]
     assert len(rows) == 3
-    return rows[part.value]
+    return rows[PAIRING.value]
 
 
-def entropy(part: Quantity) -> float:
-    """What there is to know of a part, the same in all rows."""
-    return float(last_layers("cls")[part.entropy].iloc[0])
+def entropy() -> float:
+    """Return the entropy of the pairing in bits, the same in all rows."""
+    return float(last_layers("cls")[PAIRING.entropy].iloc[0])
 
 
 def readme() -> str:
@@ -71,8 +70,8 @@ def readme() -> str:
 
 @pytest.mark.parametrize("name", LABELS)
 def test_the_table_of_the_readme_holds_the_references_numbers(name: str) -> None:
-    mean, *ends = mean_interval(bounds(name, PAIRING))
-    low, high = (min(max(end, 0.0), entropy(PAIRING)) for end in ends)
+    mean, *ends = mean_interval(bounds(name))
+    low, high = (min(max(end, 0.0), entropy()) for end in ends)
     cells = [LABELS[name], f"≥ {at_least(mean)} ({between(low, high)})", verdicts()[name]]
     assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in readme()
 
@@ -81,7 +80,7 @@ def test_the_table_of_the_readme_holds_the_references_numbers(name: str) -> None
 def verdicts() -> dict[str, str]:
     """Whether more is decoded from a group than from untrained models, of all comparisons."""
     names = [name for name in LABELS if "control" not in LABELS[name]]
-    values = {name: bounds(name, PAIRING).to_numpy(float) for name in names}
+    values = {name: bounds(name).to_numpy(float) for name in names}
     names.sort(key=lambda name: -values[name].mean())
     effects = [
         Effect(
