@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from bindscope.core.addresses import redacted
 from bindscope.figures.colors import LARGEST_SVG_BYTES, WIDTH_IN
-from bindscope.report.chapter import Chapter, PageTable, Section, Warned, numbers_first
+from bindscope.report.chapter import Chapter, PageTable, Section, numbers_first
 
 POINTS_PER_INCH = 72
 # Of a caption: words of the figure, and what is said if it has them.
@@ -178,21 +178,11 @@ def _laid_out(part: Part) -> dict[str, Any]:
         "chapter": chapter,
         "headline": [drawn[name] for name in headline],
         "sections": sections,
-        "evidence": [
-            *((s["anchor"], s["content"].summary) for s in sections if s["content"].summary),
-            *((part.name, _count(warned)) for warned in chapter.warnings),
-        ],
         "files": {
             name: [f"tables/{name}.{kind}" for kind in ("csv", "parquet")] for name in part.tables
         },
         "filters": _filters([t for s in sections for t in s["content"].tables]),
     }
-
-
-def _count(warned: Warned) -> str:
-    """Write a warning with the number of its rows."""
-    n = len(warned.rows)
-    return f"{warned.what[:1].upper()}{warned.what[1:]}: {n} row{'s' if n != 1 else ''}."
 
 
 def _filters(tables: Sequence[PageTable]) -> list[tuple[str, list[str]]]:
