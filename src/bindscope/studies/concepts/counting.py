@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import factorial, prod
-from typing import Literal
+from typing import Literal, get_args
 
 # What is on one side of a split: sets of objects, or single scenes (as in the paper).
 SplitBy = Literal["objects", "scenes"]
 # How probes, removals and approximators are fitted: to their optimum, or as in the released code.
 Protocol = Literal["converged", "paper"]
 PROBE_STEPS = 10_000  # of the released code
-PROTOCOLS: tuple[Protocol, ...] = ("converged", "paper")
-SPLITS_BY: tuple[SplitBy, ...] = ("objects", "scenes")
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+SPLITS_BY: tuple[SplitBy, ...] = get_args(SplitBy)
 
 TREES = ("forest", "booster", "xgboost")  # kinds of approximators
 
