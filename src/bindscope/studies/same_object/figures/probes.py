@@ -186,8 +186,9 @@ def same_object_models(
         part = rows[rows["dataset"] == dataset]
         order = [name for name in models if name in set(part["group"])]
         _models(axes, part, order)
-        for _, mark in marks[marks["dataset"] == dataset].iterrows():
-            axes.plot(100 * mark["accuracy"], order.index(mark["model"]), **PAPER_MARK)
+        here = marks[(marks["dataset"] == dataset) & marks["model"].isin(order)]
+        places = here["model"].map(order.index)
+        axes.plot(100 * here["accuracy"], places, linestyle="none", **PAPER_MARK)
         for value in positions.loc[positions["dataset"] == dataset, "accuracy"].dropna():
             axes.axvline(100 * value, **_POSITION)
         axes.set_title(dataset, fontsize=8)
