@@ -24,7 +24,8 @@ from bindscope.priors.entropies import entropies
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.binding_information.figures.bars import tokens
 from bindscope.studies.binding_information.figures.curves import complexity, layers
-from bindscope.studies.binding_information.figures.parts import parts, parts_layers
+from bindscope.studies.binding_information.figures.parts import parts, parts_layers, parts_narrow
+from bindscope.studies.binding_information.figures.shared import DAGGER
 from bindscope.studies.binding_information.figures.structure import structure
 from bindscope.studies.binding_information.figures.truth import calibration, histogram
 from bindscope.studies.binding_information.published import (
@@ -108,6 +109,19 @@ def test_the_headline_draws_boxes_of_all_there_is_and_bars_of_what_was_read(tabl
     assert len(texts) == 2 * 7 * (2 + 3)
 
 
+def test_on_a_narrow_screen_the_first_datasets_parts_stand_below_one_another(table):
+    figure = parts_narrow.draw(table, NAMES, ["counting", "matching"])
+    assert [round(axes.patches[0].get_width(), 3) for axes in figure.axes] == [
+        round(bits, 3) for bits in ENTROPIES["counting"]
+    ]
+    texts = [text for text in words(parts.draw(table, NAMES, DATASETS)) if text.startswith("≥ ")]
+    narrow = [text for text in words(figure) if text.startswith("≥ ")]
+    assert len(narrow) == 2 * 7 * 3
+    assert set(narrow) < set(texts)
+    assumed = parts_table([parts_row("counting", "mine", flags="assumed_prior")])
+    assert f"counting{DAGGER}" in words(parts_narrow.draw(assumed))
+
+
 @pytest.mark.parametrize("flag", ["collapsed", "above_truth"])
 def test_a_flagged_row_is_an_empty_box_that_names_the_flag(flag):
     rows = [row for row in zoo_rows() if row["dataset"] == "matching" and row["probe"] == "best"]
@@ -126,7 +140,7 @@ def test_a_flagged_row_is_an_empty_box_that_names_the_flag(flag):
 
 def test_without_best_rows_there_is_no_headline():
     table = make_table([make_row()])
-    for module in (parts, parts_layers):
+    for module in (parts, parts_narrow, parts_layers):
         assert reason(module, table).endswith(".")
         assert reason(module, table.iloc[:0]).endswith(".")
 

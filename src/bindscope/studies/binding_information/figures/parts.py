@@ -100,7 +100,7 @@ def parts_narrow(
     n_rows = _n_lines(here) + LABEL_ROWS * len(strongest_baselines(table, name, WHOLE))
     height = _HEAD_IN + 1.3 * _ROW_IN * n_rows
     canvas = new_figure(height * len(boxes) + 1.0, _NARROW_IN)
-    canvas.suptitle(name, fontsize=9, fontweight="bold", x=0.01, ha="left")
+    canvas.suptitle(_marked(name, here), fontsize=9, fontweight="bold", x=0.01, ha="left")
     grid = wrapped([box.part for box in boxes], 1, (0, 0), on=canvas)
     for box in boxes:
         _panel(grid.panels[box.part], name, here, table, models, [box._replace(start=0.0)])
@@ -118,6 +118,11 @@ def _entries(quoted: Quoted) -> list[Any]:
         entries.append(handle("training seed", **_SEED))
         entries.append(handle("95 % interval over training seeds", color=INK, linewidth=1.2))
     return entries + (assumed_entry(quoted.rows) if len(quoted) else [])
+
+
+def _marked(dataset: str, quoted: Quoted) -> str:
+    """Return a dataset's name, with a dagger if its prior is estimated."""
+    return marked(dataset, len(quoted) > 0 and has_assumed_prior(quoted.rows))
 
 
 def _some_row(dataset: str, quoted: Quoted, table: pd.DataFrame) -> TableRow:
@@ -144,8 +149,7 @@ def _panel(
     like = _some_row(dataset, quoted, table)
     boxes = only or part_boxes(like)
     if not only:
-        assumed = len(quoted) > 0 and has_assumed_prior(quoted.rows)
-        _title(axes, marked(dataset, assumed), like, boxes)
+        _title(axes, _marked(dataset, quoted), like, boxes)
     name_boxes(axes, boxes)
     place: dict[str, Any] = {"xycoords": ("figure fraction", "data")} if only else {}
     y, ticks = 0, []
