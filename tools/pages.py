@@ -14,7 +14,6 @@ from pathlib import Path
 
 from bindscope.cli import parser
 from bindscope.core.registries import studies
-from bindscope.report.page import CONDITIONAL
 
 ROOT = Path(__file__).parents[1]
 ERRORS = ("ConfigError", "InputError", "ModelError", "StoreError", "BindscopeError")
@@ -122,7 +121,7 @@ def gallery_page() -> str:
         for entry in study.wide_figures:
             lines += [f"### `{entry.name}`: {entry.title}\n"]
             lines += [f"![{entry.title}](../images/{entry.name}.png)\n"]
-            lines += [CONDITIONAL.sub(r"\2", entry.caption).replace("<", "&lt;"), ""]
+            lines += [entry.full_caption.replace("<", "&lt;"), ""]
     return "\n".join(lines) + "\n"
 
 

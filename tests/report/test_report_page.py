@@ -26,7 +26,7 @@ from bindscope.report.chapter import (
 )
 from bindscope.report.claims import claims_section
 from bindscope.report.job import make_parts, read_commit
-from bindscope.report.page import CONDITIONAL, Drawing, Part
+from bindscope.report.page import Drawing, Part
 from bindscope.statistics.claims import Claim, Effect, judge
 from bindscope.studies.binding_information.study import STUDY
 from bindscope.studies.binding_information.tables import BINDING_INFORMATION
@@ -283,7 +283,8 @@ def test_captions_have_at_most_60_words_and_say_what_their_intervals_cover():
     assert len(declared) > 35
     covered = re.compile(r"intervals? over|[Nn]o intervals|without intervals|Intervals are in")
     for name, entry in declared.items():
-        caption = CONDITIONAL.sub(r"\2", entry.caption)
+        caption = entry.full_caption
+        assert "{" not in caption, name
         assert 20 <= len(caption.split()) <= 60, name
         assert covered.search(caption) or name == "scenes", name
         assert len(entry.title) > 5

@@ -11,6 +11,7 @@ objective offer. Everything is registered by name in `core/registries.py`, as a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DECIDES_NOTHING = True
+
+# Of a caption: words of the figure, and what is said if it has them.
+CONDITIONAL = re.compile(r"{([^|}]*)\|([^}]*)}")
 
 Layer = int | Literal["final"]
 
@@ -187,6 +191,11 @@ class FigureEntry:
     request: Callable[[Any, Any, Any], Request | None]
     resources: tuple[str, ...] = ()
     narrow: str = ""
+
+    @property
+    def full_caption(self) -> str:
+        """The caption of a figure that has all words that it depends on."""
+        return CONDITIONAL.sub(r"\2", self.caption)
 
     @classmethod
     def build(

@@ -15,12 +15,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from bindscope.core.addresses import redacted
+from bindscope.core.interfaces import CONDITIONAL
 from bindscope.figures.colors import LARGEST_SVG_BYTES, WIDTH_IN
 from bindscope.report.chapter import Chapter, PageTable, Section, numbers_first
 
 POINTS_PER_INCH = 72
-# Of a caption: words of the figure, and what is said if it has them.
-CONDITIONAL = re.compile(r"{([^|}]*)\|([^}]*)}")
 MOST_VALUES = 60  # that an alternative text lists
 
 

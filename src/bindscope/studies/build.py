@@ -60,7 +60,8 @@ def wildcards() -> dict[str, str]:
 
 def captions() -> dict[str, str]:
     """Return the captions of all figures, by name."""
-    return {figure.name: figure.caption for study in studies().values() for figure in study.figures}
+    figures = [figure for study in studies().values() for figure in study.figures]
+    return {figure.name: figure.full_caption for figure in figures}
 
 
 def stem(rule: str) -> str:

@@ -346,11 +346,11 @@ STUDY = Study(
         _figure(
             "figures.structure:structure",
             "Test loss by probe family",
-            "Test loss of the objects by probe family, last layer, from the simplest to the most "
-            "general. Lines: 95 % intervals over test scenes; dots: probe seeds; circles: the "
-            "family without a representation; dashed: H(O). Compare distances from circle to "
-            "marker. What a quadratic probe gains over a linear one is stored as products of "
-            "features.",
+            "Test loss of the objects by probe family, last layer. Lines: 95 % intervals over test "
+            "scenes; dots: probe seeds; circles: the family without a representation; dashed: H(O)"
+            "{published value|; stars: published values, hollow if protocol or input differ}. "
+            "Compare distances from circle to marker. What a quadratic probe gains over a linear "
+            "one is stored as products of features.",
             _structure,
             _PUBLISHED,
         ),
@@ -420,8 +420,8 @@ STUDY = Study(
             "Binding information (counts and pairing) as a fraction of H(O|F), against the "
             "camera's height (left) and the hidden fraction of an object's pixels (right). Solid: "
             "lower bounds with 95 % intervals over test scenes; dashed: the binding problem "
-            "paper's formula. Each point has its own scenes. Falling lines mean that occlusion "
-            "costs binding.",
+            "paper's formula{published value|; hollow stars: its published values}. Each point has "
+            "its own scenes. Falling lines mean that occlusion costs binding.",
             _occlusion,
             _TRENDS,
         ),
@@ -430,9 +430,10 @@ STUDY = Study(
             "Binding information in natural images",
             "Binding information (counts and pairing) in imported images, last layer. Bars: lower "
             "bounds with 95 % intervals over test scenes; diamonds: the binding problem paper's "
-            "formula; squares: the same with that paper's prior. Hatched: the scene distribution "
-            "is unknown, so that entropies are estimated from the training split and bars are no "
-            "bounds.",
+            "formula; squares: the same with that paper's prior"
+            "{published value|; hollow stars: its published values}. Hatched: the scene "
+            "distribution is unknown: entropies are estimated from the training split, and bars "
+            "are no bounds.",
             _natural,
             _TRENDS,
         ),
