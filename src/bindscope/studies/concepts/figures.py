@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,13 @@ _RISE = PAPER_MARK["color"]
 FEWEST_SEEDS = 3  # of an interval
 _FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0}
 _CHANCE: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.8}
-_BAG, _PAPER = "bag of concepts", "published value, from a digest"
+_BAG = "bag of concepts"
+# Unit of a published number -> how the legend calls it, its marker.
+_PAPER: Final = {
+    "share": ("published value, from a digest", "*"),
+    "share, at least": ("published lower bound, from a digest", "^"),
+    "share, at most": ("published upper bound, from a digest", "v"),
+}
 
 # --- Encoders -----------------------------------------------------------------------------------
 
@@ -229,10 +235,14 @@ def _dots(
 
 
 def _stars(stars: pd.DataFrame, grid: FacetGrid, **how: Any) -> list[Any]:
-    """Draw published numbers; return the legend's entry for them, where there are any."""
-    star: Look = {"linestyle": "none", **PAPER_MARK}
-    facets(stars.assign(line=_PAPER), {_PAPER: star}, grid, **how)
-    return [handle(_PAPER, **star)] if len(stars) else []
+    """Draw published numbers; return the legend's entries for them, where there are any.
+
+    A number that the paper gives as a bound has a triangle, which points to where the value is.
+    """
+    look = {line: {"linestyle": "none", **PAPER_MARK, "marker": m} for line, m in _PAPER.values()}
+    lines = stars["unit"].map({unit: line for unit, (line, _) in _PAPER.items()})
+    facets(stars.assign(line=lines), look, grid, **how)
+    return [handle(line, **look[line]) for line in look if lines.eq(line).any()]
 
 
 AT_STRENGTH_1 = {
