@@ -143,14 +143,15 @@ def papers_page() -> str:
         "figure or table of it, and whether the protocol is the paper's. A preset is run by",
         "`make run CONFIG=config/presets/<preset>.yaml`; [presets](presets.md) says what it",
         "needs.\n",
-        "*Same*: data, sizes, splits and fit are the paper's. *Differs*: the reason says how.",
+        "*Same*: data, sizes, splits, fit and selection are the paper's; random draws (patches,",
+        "order of scenes) may be ours. *Differs*: the reason says how.",
         "*Not possible here*: the reason says what is missing. No preset ran on the papers'",
         "weights where bindscope was built: *same* is about the protocol, not about a number.\n",
     ]
     for study, title in PAPERS.items():
         rows = paper_items(study)
         counts = Counter(row["protocol"] for row in rows)
-        lines += [f"## {title}\n"]
+        lines += [f"## {title} {{#{study}}}\n"]
         lines += [", ".join(f"{name}: {counts[name]}" for name in PROTOCOLS) + ".\n"]
         lines += ["| " + " | ".join(PAPER_COLUMNS) + " |", "|---" * len(PAPER_COLUMNS) + "|"]
         for row in rows:

@@ -103,8 +103,12 @@ def relink(text: str, source: str, page: str) -> str:
         if not path or ":" in path:
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-        pages = {file: name for name, file in COPIES.items()}
-        name = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if path.startswith("docs/papers"):  # a folder of tables, which are sections of one page
+            paper = posixpath.basename(path).removesuffix(".csv")
+            path, anchor = "docs/papers.md", paper if paper in pages.PAPERS else ""
+        copied = {file: name for name, file in COPIES.items()}
+        in_docs = path.removeprefix("docs/") if path.startswith("docs/") else None
+        name = copied.get(path) or in_docs
         if name == "configuration.md" and anchor:
             name = configuration_page_of(anchor)
         if name:

@@ -96,3 +96,11 @@ def test_search_works_without_a_server(site: Path) -> None:
     assert index.startswith("var __index = ")
     assert "pairing" in index
     assert "assets/iframe-worker.js" in (site / "index.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", ["binding_information", "same_object", "concepts", "binding_id"])
+def test_a_study_links_its_papers_figures(site: Path, study: str) -> None:
+    page = (site / "studies" / f"{study}.html").read_text(encoding="utf-8")
+    assert f'href="../papers.html#{study}"' in page
+    assert f'id="{study}"' in (site / "papers.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""F10: what is subtracted, which fits and which space are shown."""
+"""What is subtracted, which fits and which space are shown."""
 
 import json
 

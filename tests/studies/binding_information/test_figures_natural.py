@@ -1,4 +1,4 @@
-"""F5, and the marks of an estimated prior in every figure that can show one."""
+"""Natural images, and the marks of an estimated prior in every figure that can show one."""
 
 import matplotlib as mpl
 import numpy as np

@@ -1,4 +1,4 @@
-"""F9 draws the training curves of models and probes, and no panel that has none."""
+"""The training figure draws the training curves of models and probes, and no panel that has none."""
 
 from drawing import reason
 from sample_tables import history, words

@@ -292,7 +292,7 @@ class Effects(OfFits):
     attention: Literal["edited", "all"] = Field(
         "edited",
         description="Layers whose attention is compared with the probe's scores: the edited ones, "
-        "or all to which an entry of `fits` fits the probe (IsSameObject paper, Fig. 7).",
+        "or all to which an entry of `fits` fits the probe (as in the IsSameObject paper).",
     )
     directions: PositiveInt = Field(
         8, description="Directions of the subspace: eigenvalues of the probe, largest by size."
