@@ -46,6 +46,12 @@ UNREADABLE = re.compile(
     r"specification, (?:section|E\d)|\bspec \d\b|\.\./shared\b|\bshared/\w+\.md"
     r"|as the specification"
 )
+# The glossary has another word for them; the concept binding paper's "bag of concepts" is a name.
+TERM = re.compile(
+    r"\b(?:concept types?|feature values?|kinds? of values?|perceptrons?"
+    r"|groups? of (?:features|values|seeds|models|tokens))\b",
+    re.IGNORECASE,
+)
 ITEM = re.compile(r"([-*+]|\d+\.) ")
 # They name what they look for.
 QUOTING = (Path(__file__), ROOT / "tests" / "project" / "test_words.py")
@@ -131,9 +137,10 @@ def cases(path: Path) -> list[Case]:
     listed = [] if path.suffix != ".py" else list(names(text))
     if path not in QUOTING:
         listed += [
-            (n, "unreadable", line.strip())
+            (n, kind, line.strip())
             for n, line in enumerate(text.splitlines(), 1)
-            if UNREADABLE.search(line)
+            for kind, pattern in (("unreadable", UNREADABLE), ("term", TERM))
+            if pattern.search(line)
         ]
     if path.suffix == ".md" and path.name not in ("CHANGELOG.md", "configuration.md"):
         for line, sentence in sentences(text):
@@ -147,7 +154,7 @@ def files() -> Iterator[Path]:
     """Yield the code and the pages that are checked."""
     for folder in CODE:
         yield from sorted((ROOT / folder).rglob("*.py"))
-    yield ROOT / "README.md"
+    yield from (ROOT / "README.md", ROOT / "config" / "README.md")
     yield from sorted((ROOT / "docs").rglob("*.md"))
 
 

@@ -127,7 +127,7 @@ class AttentionTwin(Twin):
 
 
 class SetTwin(Twin):
-    """A perceptron per token, one after the other, summed; another one over the sum."""
+    """An MLP per token, one after the other, summed; another one over the sum."""
 
     def _x(self, inputs, revealed):
         total = torch.zeros((), dtype=inputs.patches.dtype)

@@ -409,8 +409,8 @@ def test_claims_are_a_matrix_with_a_row_per_claim_and_a_column_per_model():
     assert matrix.rows[2][2].explanation == "not testable: b, 0.90 cm, 0.85 to 0.95, empty edit"
     assert section.points == ("Does not hold: It is right. b, left (20 %, 15 to 25).",)
     assert section.summary == (
-        "Verdicts on 5 effects judged together: "
-        "holds 2, does not hold 1, not significant 1, not testable 1."
+        "5 effects tested, corrected for all of them (Holm): "
+        "2 hold, 1 does not hold, 1 not significant, 1 not testable."
     )
     page = page_of(Part("toy", "Toy", Chapter(lead=("It is so.",), sections=(section,))))
     assert f'<a href="#toy-claims">{section.summary}</a>' in page

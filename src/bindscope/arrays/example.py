@@ -22,7 +22,7 @@ class Example:
     arrays
         Name of a representation -> float32, scenes first.
     objects
-        A row per object: `scene`, then a column per kind of value, or `segment` and `class`.
+        A row per object: `scene`, then a column per feature group, or `segment` and `class`.
     truth
         Name of a representation -> what was planted in it, by quantity.
     space

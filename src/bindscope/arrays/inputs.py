@@ -266,7 +266,7 @@ def read_objects(
     kinds: Sequence[str] = (),
     scenes: Any = None,
 ) -> ObjectTable:
-    """Read a long table: a row per object, columns `scene`, a column per kind of value, `slot`.
+    """Read a long table: a row per object, columns `scene`, a column per feature group, `slot`.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def read_objects(
         raise InputError(
             where,
             f"`{name}` has the columns {', '.join(map(str, frame.columns))}",
-            "give a row per object: `scene`, then a column per kind of value (color, shape)",
+            "give a row per object: `scene`, then a column per feature group (color, shape)",
         )
     kinds = kinds if sorted(kinds) == sorted(columns) else columns
     for column in ("scene", *kinds):

@@ -251,7 +251,7 @@ def read_labels(labels: Path, images: Path | None) -> UserImages:
         raise InputError(
             where,
             f"has no column `image` (it has {', '.join(columns[:8])})",
-            "give a row per object: the file name of its image, then a column per kind of value",
+            "give a row per object: the file name of its image, then a column per feature group",
         )
     values: dict[str, list[str]] = {}
     for name in columns:

@@ -81,7 +81,7 @@ class ImageSource(ConfigModel):
 class Group(ConfigModel):
     """One feature group."""
 
-    name: Slug = Field(description="Name of the group (`color`).")
+    name: Slug = Field(description="Name of the feature group (`color`).")
     size: PositiveInt = Field(description="Number of values.")
 
 

@@ -16,12 +16,13 @@ class CaptionTemplate(ConfigModel):
     name: Slug = Field("plain", description="Name of the template, in tables.")
     object: str = Field(
         "a {color} {shape}",
-        description="One object; `{color}` stands for its value in the group `color`.",
+        description="One object; `{color}` stands for its value in the feature group `color`.",
     )
     join: str = Field(" and ", description="What stands between two objects.")
     scene: str = Field("{objects}", description="The whole caption; `{objects}` are the objects.")
     concept: str = Field(
-        "{value}", description="A value of a group alone, for queries such as `a red object`."
+        "{value}",
+        description="A value of a feature group alone, for queries such as `a red object`.",
     )
 
 
@@ -34,8 +35,8 @@ class Captions(ConfigModel):
     words: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
         description=(
-            "Names of the values of a group, in order. Default: those of the renderer or the "
-            "source."
+            "Names of the values of a feature group, in order. Default: those of the renderer or "
+            "the source."
         ),
     )
 

@@ -12,7 +12,7 @@ Texture = Literal["plain", "stripes", "dots", "checks"]
 
 
 class ClutterRenderer(ConfigModel):
-    """Textured shapes over one another, on stuff (first group: color, second group: shape)."""
+    """Textured shapes over one another, on stuff (first feature group: color, second: shape)."""
 
     kind: Literal["clutter"]
     size_px: PositiveInt = Field(96, description="Side of the square image.")

@@ -63,7 +63,7 @@ class UniformSpace(ConfigModel):
 
 
 class BalancedSpace(ConfigModel):
-    """Choose some values of every group, then objects that use every chosen value.
+    """Choose some values of every feature group, then objects that use every chosen value.
 
     With 6 of 8 colors, 6 of 8 shapes and 18 objects this is the paper's balanced_colorshape.
     """
@@ -71,7 +71,8 @@ class BalancedSpace(ConfigModel):
     kind: Literal["balanced"]
     groups: Annotated[Groups, Field(min_length=2)]
     chosen: tuple[PositiveInt, ...] = Field(
-        description="How many values of each group appear in a scene, in the groups' order."
+        description="How many values of each feature group appear in a scene, in the order of "
+        "`groups`."
     )
     n_objects: PositiveInt = Field(description="Number of objects in every scene.")
 
@@ -141,7 +142,7 @@ Area = Literal["equal", "released", "pillow"]
 
 
 class ShapesRenderer(ConfigModel):
-    """Colored shapes on a plain background (first group: color, second group: shape)."""
+    """Colored shapes on a plain background (first feature group: color, second: shape)."""
 
     kind: Literal["shapes"]
     size_px: PositiveInt = Field(256, description="Side of the square image.")

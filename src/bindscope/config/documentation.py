@@ -57,7 +57,7 @@ include: ../parts/objectives.yaml  # its `models`; keys below replace its keys
 - `bindscope plan` lists what a change of a key recomputes, and why.
 
 An entry of `models` can stand for several training seeds. Lists of models then use its name, and
-studies show the models as one group:
+studies show the models as one model group:
 
 ```yaml
 models:

@@ -84,7 +84,7 @@ _RELEASE = {
 class GenomeSource(GenomeRules, ImageSource):
     """Visual Genome's official release 1.2 or 1.4, CC BY 4.0 (arXiv 1602.07332).
 
-    The space's groups are `category` and, second, `color` or `attribute`, which has one value more
+    Its feature groups are `category` and, second, `color` or `attribute`, which has one value more
     than `n_values`: for objects that have none of them.
     """
 

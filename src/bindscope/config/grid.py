@@ -38,7 +38,7 @@ class Grid(ConfigModel):
 class ModelGroup(ConfigModel):
     """Models that differ only in training seed: one bar, one curve, one sentence."""
 
-    name: Slug = Field(description="Name of the group in figures and in the report.")
+    name: Slug = Field(description="Name of the model group in figures and in the report.")
     # An editor sees the name of a list of seeds, which stands for several.
     models: tuple[ModelName, ...] = Field(
         min_length=2, description="Names of models.", json_schema_extra={"minItems": 1}

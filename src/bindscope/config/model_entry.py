@@ -43,7 +43,7 @@ class ModelEntry(ConfigModel):
         exclude=True,  # written out before anything is made (config.seeds)
         description="One model per seed, `<name>-<seed>`: its `seed`, or what `{seed}` in `source` "
         "stands for. Lists of models name all of them by `name`; a study that reads them and has "
-        "no `groups` shows them as one group.",
+        "no `groups` shows them as one model group.",
     )
 
     @model_validator(mode="after")

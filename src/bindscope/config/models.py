@@ -65,8 +65,8 @@ class KnownAnswer(ModelEntry):
         None,
         description="Width of `rotated` (default: the number of object cells), `hadamard` and "
         "`conjunctive` (default: twice that), `cell_erasure` (default: 96, or the number of cells "
-        "if that is more), or of each group's vectors in `tensor_product` (default: twice the "
-        "group's size). Other encoders have one width only.",
+        "if that is more), or of each feature group's vectors in `tensor_product` (default: twice "
+        "its size). Other encoders have one width only.",
     )
     probability: Probability | None = Field(
         None,

@@ -128,7 +128,7 @@ class TableMasks(ConfigModel):
 
 
 class TableSource(ImageSource):
-    """A CSV or Parquet file with a row per object: its image, its value in every group."""
+    """A CSV or Parquet file with a row per object: its image, its value in every feature group."""
 
     decodes: ClassVar[bool] = True
 
@@ -141,7 +141,7 @@ class TableSource(ImageSource):
     )
     image: str = Field("image", description="Column with the name of the image file.")
     values: dict[str, tuple[str, ...]] = Field(
-        description="The values of every group in order, by the group's name; the column with them "
+        description="The values of every feature group in order, by its name; the column with them "
         "has that name too."
     )
     boxes: TableBoxes | None = Field(
@@ -186,7 +186,7 @@ class TableSource(ImageSource):
 class ClevrSource(ImageSource):
     """The official CLEVR v1.0: scene files and images, CC BY 4.0 (arXiv 1612.06890).
 
-    The space's groups are any of `color` (8), `shape` (3), `material` (2) and `size` (2).
+    Its feature groups are any of `color` (8), `shape` (3), `material` (2) and `size` (2).
     """
 
     kind: Literal["clevr"]

@@ -12,7 +12,7 @@ SIZES = {"character": 12, "texture": 8}
 
 
 class PugSpareSource(ImageSource):
-    """PUG:SPARE, one world of it. Groups `character` (12) and `texture` (8), slots left and right.
+    """PUG:SPARE, one world of it: feature groups `character` (12) and `texture` (8), two slots.
 
     The images are rendered in the Unreal Engine and come with terms of their own, among them that
     they may not be used to train generative models. They are never downloaded here.

@@ -12,7 +12,7 @@ from bindscope.config.base import Group, ImageSource
 class Ade20kSource(ImageSource):
     """ADE20K's full release of 2021 (IJCV 2019, arXiv 1608.05442); its images need registration.
 
-    The space has one group, `class`. docs/natural_images.md explains every choice.
+    It has one feature group, `class`. docs/natural_images.md explains every choice.
     """
 
     kind: Literal["ade20k"]
@@ -38,7 +38,7 @@ class Ade20kSource(ImageSource):
 class CocoPanopticSource(ImageSource):
     """COCO 2017 with panoptic annotations (arXiv 1405.0312, 1801.00868).
 
-    The space has one group, `class`, with the categories of the annotations in their order.
+    It has one feature group, `class`, with the categories of the annotations in their order.
     """
 
     kind: Literal["coco_panoptic"]

@@ -26,8 +26,8 @@ class EnumeratedSplit(ConfigModel):
 class Clevr2dRenderer(ConfigModel):
     """One to three outlined flat shapes in a row, at fixed places.
 
-    The first group is the color, the second the shape. The 8 colors and 3 shapes, their order and
-    their geometry are those of the scenes CLEVR-2D of arXiv 2605.31503.
+    The first feature group is the color, the second the shape. The 8 colors and 3 shapes, their
+    order and their geometry are those of the scenes CLEVR-2D of arXiv 2605.31503.
     """
 
     kind: Literal["clevr_2d"]

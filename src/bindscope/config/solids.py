@@ -30,7 +30,7 @@ KNOWN_VALUES: dict[str, tuple[str, ...]] = {
 
 
 class SolidsFixed(ConfigModel):
-    """What all objects share in a feature that is no group of the space."""
+    """What all objects share in a feature that no feature group varies."""
 
     color: Color = Field("gray", description="Color of all objects.")
     shape: Shape = Field("cube", description="Shape of all objects.")
@@ -65,7 +65,7 @@ Backend = Annotated[RaycastBackend | MitsubaBackend, Field(discriminator="kind")
 class SolidsRenderer(ConfigModel):
     """Solids on the ground, lit and seen as in CLEVR.
 
-    A group of the space says what it is by its name: `color`, `shape`, `material` or `size`.
+    The name of a feature group says what it is: `color`, `shape`, `material` or `size`.
     """
 
     kind: Literal["solids"]
@@ -76,10 +76,10 @@ class SolidsRenderer(ConfigModel):
     colors: tuple[Color, ...] = Field(
         get_args(Color),
         min_length=1,
-        description="The colors of a group `color`, in the order of its values.",
+        description="The colors of a feature group `color`, in the order of its values.",
     )
     fixed: SolidsFixed = Field(
-        SolidsFixed(), description="Features of all objects that no group of the space varies."
+        SolidsFixed(), description="Features of all objects that no feature group varies."
     )
     camera_height: Positive = Field(
         5.34367, description="Height of the camera above the ground, in scene units."
@@ -110,7 +110,7 @@ class SolidsRenderer(ConfigModel):
         "axis, and along its front-back axis.",
     )
     min_visible_px: NonNegativeInt = Field(
-        0, description="A scene in which fewer pixels of some object are visible is placed anew."
+        0, description="A scene in which fewer pixels of some object are visible is placed again."
     )
 
     hidden: tuple[Probability, Probability] | None = Field(

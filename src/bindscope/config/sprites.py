@@ -16,7 +16,7 @@ SPRITE_SLOTS = 9
 class SpritesRenderer(ConfigModel):
     """Small solids on white, at most one in each of 3 x 3 slots of 12 px.
 
-    The first group is the color, the second the shape. These are the images that the toy
+    The first feature group is the color, the second the shape. These are the images that the toy
     vision-language models know.
     """
 

@@ -34,6 +34,7 @@ MARKS: Mapping[Verdict, str] = {
     "not significant": "?",
     "not testable": "\u2013",
 }
+_PLURAL = {"holds": "hold", "does not hold": "do not hold"}
 MOST_PLACES = 4  # that a sentence lists; the table of claims has all
 _WRITTEN = {"points": (1, 1), "fraction": (100, 0)}  # by unit: scale, decimals
 
@@ -100,8 +101,13 @@ def claims_section(
 def _summarize(judgments: Sequence[Judgment]) -> str:
     """Count the verdicts in a sentence."""
     counts = Counter(judgment.verdict for judgment in judgments)
-    listed = ", ".join(f"{verdict} {counts[verdict]}" for verdict in MARKS if verdict in counts)
-    return f"Verdicts on {len(judgments)} effects judged together: {listed}."
+    listed = ", ".join(
+        f"{n} {verdict if n == 1 else _PLURAL.get(verdict, verdict)}"
+        for verdict in MARKS
+        if (n := counts[verdict])
+    )
+    n_effects = f"{len(judgments)} effect{'' if len(judgments) == 1 else 's'}"
+    return f"{n_effects} tested, corrected for all of them (Holm): {listed}."
 
 
 def _refuted(judgments: Sequence[Judgment]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The eight colors and the names of the eight shapes of ColorShape scenes.
 
-Source: arXiv 2606.03976, ColorShape datasets. A feature value i of the first group is the i-th
+Source: arXiv 2606.03976, ColorShape datasets. Value i of the first group is the i-th
 color, of the second group the i-th shape.
 """
 

@@ -1,4 +1,4 @@
-"""Groups of models that differ in their training seed alone, in tables."""
+"""Model groups: models that differ in their training seed alone, in tables."""
 
 from __future__ import annotations
 

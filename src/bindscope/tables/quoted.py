@@ -75,7 +75,7 @@ class Quoted:
     Attributes
     ----------
     rows
-        A row per place and model, or group of models, with means (`over_models`).
+        A row per place and model, or model group, with means (`over_models`).
     single
         The models that these are means of (`each_model`).
     refused

@@ -14,7 +14,7 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import approximators, recognition
 from bindscope.studies.concepts import planted_encoders as planted
-from bindscope.studies.concepts.approximators import Perceptron, Structured, approximate, combined
+from bindscope.studies.concepts.approximators import MLP, Structured, approximate, combined
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.recognition import Embedded, fit_probes, hits_of, recognize
@@ -78,8 +78,8 @@ def test_products_and_sums_by_hand():
     assert combined("global", vectors, 2).tolist() == [[105, 384]]
 
 
-def test_the_perceptron_is_the_one_on_joined_vectors():
-    model = Perceptron((8, 3), 2, 5, (6, 4), torch.Generator().manual_seed(0))
+def test_the_mlp_is_the_one_on_joined_vectors():
+    model = MLP((8, 3), 2, 5, (6, 4), torch.Generator().manual_seed(0))
     columns = torch.from_numpy(value_columns(CLEVR)[:10])
     x = model.vectors[columns].flatten(1) @ model.weights[0]
     for weight, before in zip(list(model.weights)[1:], list(model.biases)[:-1], strict=True):

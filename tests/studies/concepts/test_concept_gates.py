@@ -1,7 +1,7 @@
 """Known answers of dual encoders, by the script and the graph that the workflow uses.
 
 A product encoder names new objects once it saw enough of them, and not before; a set encoder of
-perceptrons learns its training pairs by heart. Both at equal data, in seconds.
+MLPs learns its training pairs by heart. Both at equal data, in seconds.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ def test_products_name_new_objects_once_they_saw_enough_of_them(table: pd.DataFr
     assert (accuracies(table, "product", split="train")["least"] >= 0.98).all()
 
 
-def test_a_set_of_perceptrons_knows_its_training_pairs_by_heart(table: pd.DataFrame) -> None:
-    trained = accuracies(table, "perceptron", split="train", variant="trained")
+def test_a_set_of_mlps_knows_its_training_pairs_by_heart(table: pd.DataFrame) -> None:
+    trained = accuracies(table, "mlp", split="train", variant="trained")
     assert trained["least"].min() >= 0.98
-    held_out = accuracies(table, "perceptron")
+    held_out = accuracies(table, "mlp")
     assert (held_out["most"] <= held_out["floor"] + AT_THE_FLOOR).all()
 
 
-def test_sums_of_perceptrons_tell_concepts_of_new_objects_and_products_objects_first(
+def test_sums_of_mlps_tell_concepts_of_new_objects_and_products_objects_first(
     table: pd.DataFrame,
 ) -> None:
     """A value is no direction of a product of two vectors: opposite weaknesses."""
-    assert accuracies(table, "perceptron", measure="concept").loc[0.5, "least"] >= 0.98
+    assert accuracies(table, "mlp", measure="concept").loc[0.5, "least"] >= 0.98
     concepts = accuracies(table, "product", measure="concept")
     objects = accuracies(table, "product")
     assert concepts.loc[0.3, "most"] < objects.loc[0.3, "least"] - 0.1
@@ -114,7 +114,7 @@ def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) 
     assert any(line[-1, 1] >= 0.9 for line in lines)
     coverages = chapter({"concepts": table}, Inputs())
     lead = coverages.lead[0]
-    learned, planted = lead.index("(perceptron, coverage 0.5"), lead.index("product, coverage 0.8")
+    learned, planted = lead.index("(mlp, coverage 0.5"), lead.index("product, coverage 0.8")
     assert learned < planted
     assert "planted" in lead[learned:planted]
     assert "100.0\u00a0%" in lead[learned:planted]

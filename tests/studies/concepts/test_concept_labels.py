@@ -58,7 +58,7 @@ def table() -> pd.DataFrame:
         ]
         result = concepts(z.astype(np.float32), SCENES.values, analyses=analyses)
         rows += [{**about, **row, **KEYS} for row in result.rows["concepts"]]
-    runs = product((0.2, 0.5, 0.8), (0, 1, 2), (("product", 1.0), ("perceptron", 0.5)))
+    runs = product((0.2, 0.5, 0.8), (0, 1, 2), (("product", 1.0), ("mlp", 0.5)))
     for coverage, seed, (encoder, scale) in runs:
         runs_rows = run_rows(coverage, seed, encoder, coverage * scale + 0.01 * seed)
         rows += [{"kind": "per_object", "n_resampled": 4, **row} for row in runs_rows]

@@ -86,7 +86,7 @@ def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> list[
 @pytest.fixture
 def table() -> pd.DataFrame:
     """Return a table of two encoders at three coverages, two seeds each."""
-    runs = product((0.2, 0.5, 0.8), (0, 1), (("product", 1.0), ("perceptron", 0.5)))
+    runs = product((0.2, 0.5, 0.8), (0, 1), (("product", 1.0), ("mlp", 0.5)))
     rows = [
         row
         for coverage, seed, (encoder, scale) in runs
@@ -101,16 +101,16 @@ def test_the_lead_says_what_is_learned_first_and_calls_what_is_planted_that(
     (lead,) = chapter({"concepts": table}, Inputs(content={}, resources={})).lead
     assert lead.replace("\u00a0", " ") == (
         "Of held-out object pairs, the best learned dual encoder recognizes 40.5 % (34.1 to 46.9; "
-        "perceptron, coverage 0.8, 2 training seeds); counting concepts recognizes 20.0 %. A "
-        "planted control, whose objects are products of their concepts' vectors, recognizes "
+        "mlp, coverage 0.8, 2 training seeds); counting values recognizes 20.0 %. A "
+        "planted control, whose objects are products of their values' vectors, recognizes "
         "80.5 % (74.1 to 86.9; product, coverage 0.8, 2 training seeds)."
     )
     alone = table[table["kind"] != "mlp_set"]
     (lead,) = chapter({"concepts": alone}, Inputs(content={}, resources={})).lead
     assert lead.startswith("No learned dual encoder was measured. A planted control")
-    assert {"perceptron", "product (planted)"} <= set(words(concept_models.draw(table)))
+    assert {"mlp", "product (planted)"} <= set(words(concept_models.draw(table)))
     names = list(dict.fromkeys(encoder_models(table)["encoder"]))
-    assert names == ["perceptron", "product (planted)"]
+    assert names == ["mlp", "product (planted)"]
 
 
 def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.DataFrame) -> None:
@@ -124,7 +124,7 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.
         "all",
         WITHIN,
         "product (planted), 8x8, queries train_only",
-        "perceptron, 8x8, queries train_only",
+        "mlp, 8x8, queries train_only",
     }
     overall = correlations.loc["all"]
     assert overall["correlation"] == pytest.approx(1)

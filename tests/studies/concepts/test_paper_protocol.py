@@ -208,7 +208,7 @@ def rows_of(dataset: str, embedding: str, vectors: str, **about: Any) -> pd.Data
     )
     rows = [*result.rows["concepts"]]
     embedded = Embedded(LOOKUP, SCENES, split_by="scenes", protocol="paper", probe_steps=20)
-    learned = {"analysis_kind": "approximators", "variant": "perceptron-4096"}
+    learned = {"analysis_kind": "approximators", "variant": "mlp-4096"}
     fitted = approximator_rows(embedded, {"kind": "mlp", "steps": 1}, [0.3, 0.6, 0.8], [0])
     rows += [{**learned, **row} for row in fitted]
     return table_of([{**names, **row, **keys, **about} for row in rows], CONCEPTS_SCHEMA)

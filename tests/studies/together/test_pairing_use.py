@@ -217,7 +217,9 @@ def test_figure_and_report_say_it_of_every_toy(
     assert words["order (toy)"].startswith("read, not used: input of decoder layer 0")
     assert words["color (toy)"].startswith("read and used: input of decoder layer 0")
     (claims,) = (part for part in pairing_chapter.sections if part.name == "claims-use")
-    assert claims.summary.startswith(f"Verdicts on {2 * len(table)} effects judged together: ")
+    assert claims.summary.startswith(
+        f"{2 * len(table)} effects tested, corrected for all of them (Holm): "
+    )
     assert f"over the {2 * len(table)} effects;" in claims.tables[1].text
     assert reason(figure, table.iloc[:0])
 

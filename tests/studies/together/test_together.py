@@ -227,7 +227,7 @@ def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
     assert reason(figure, table) is None
     drawn = figure.draw(table)
     text = " ".join(words(drawn))
-    for part in ("g0", "g5", "entropy", "6 groups of models: holds"):
+    for part in ("g0", "g5", "entropy", "6 model groups: holds"):
         assert part in text
     axes = drawn.axes[0]
     entropy, *_ = (line for line in axes.lines if set(line.get_xdata()) == {ENTROPY})
@@ -246,9 +246,9 @@ def test_without_a_point_the_figure_says_so(joined):
 def test_the_report_says_the_verdict_and_who_is_left_out(small):
     page = chapter({"together": small}, Inputs(resources=RATES))
     (lead,) = page.lead
-    assert lead.startswith("Groups of models whose patches separate objects better than positions")
+    assert lead.startswith("Model groups whose patches separate objects better than positions")
     assert "On scenes: not testable (fewer than 6 groups)" in lead
-    assert "1 group of models" in lead
+    assert "1 model group" in lead
     assert page.warnings[0].rows == ("scenes, bad: not_converged",)
     texts = [cell.text for table in page.sections[1].tables for row in table.rows for cell in row]
     assert "8.50" in texts

@@ -1,4 +1,4 @@
-"""Objectives that ask [CLS] for a code: which objects there are, or which feature values."""
+"""Objectives that ask [CLS] for a code: which objects there are, or which features."""
 
 from __future__ import annotations
 

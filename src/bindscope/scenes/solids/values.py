@@ -1,4 +1,4 @@
-"""The feature values of CLEVR's objects, in the order of an object code.
+"""The values of CLEVR's objects, in the order of an object code.
 
 Source: CLEVR (arXiv 1612.06890), the dataset's properties. The order decides which cell of an
 object code is which object, so it stands here, in the code keys, and not in the configuration.

@@ -75,14 +75,14 @@ _REAL = {
     "local": "of a local folder, whose training is not known",
 }
 _NO_PAPER = (
-    "No number of the binding ID paper could be obtained; the column `published` has the outcomes "
+    "No number of the binding ID paper could be obtained; the column published has the outcomes "
     "that its released code and a digest name. For text alone, arXiv 2310.17191 reports for "
     "LLaMA-30B 0.99 and 1.00 of answers unchanged without intervention, 0.00 to 0.03 with the mean "
     "difference on entities or attributes, and 0.97 and 0.99 with both: another model and task."
 )
 
 _HEADS = (
-    "A group of tokens is hidden from one head of one layer, in all tokens of the question. Heads "
+    "A token group is hidden from one head of one layer, in all tokens of the question. Heads "
     "can replace each other: a head that costs nothing may still read the group."
 )
 _SUBSPACES = (
@@ -283,7 +283,7 @@ def _head_findings(heads: pd.DataFrame) -> Iterator[Finding]:
     if heads.empty:
         return
     lead = (
-        "Heads that carry a group of tokens to the question (layer.head): more than "
+        "Heads that carry a token group to the question (layer.head): more than "
         f"{CARRIES:.0%} of the lead that is lost when the group is hidden from all heads is lost "
         "for this head (Holm's correction over the heads). Heads that replace each other cost "
         "less one by one than together:"

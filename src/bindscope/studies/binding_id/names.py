@@ -19,7 +19,7 @@ NO_EFFECT = 0.05
 """By less than this share of the answers an edit without effect changes them."""
 
 GROUPS = {"object": "objects", "item": "items", "color": "colors"}
-"""Group of tokens -> its plural."""
+"""Token group -> its plural."""
 NULLS = ("shared direction", "permuted", "other thing", "content")
 """Vectors as long as mean differences that are no binding IDs, beside `random` ones."""
 RECORDS = "records"

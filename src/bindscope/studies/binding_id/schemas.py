@@ -180,13 +180,13 @@ _DONE: tuple[Column, ...] = (
     label("how", "What was done, as the module of the experiment names it.", _TRIALS),
     label(
         "groups",
-        "Groups of tokens that were edited or hidden, joined by `+`; empty: none.",
+        "Token groups that were edited or hidden, joined by `+`; empty: none.",
         _TRIALS,
     ),
     label("roles", "Their roles, joined by `,`, or `all`; empty: none.", _TRIALS),
     label(
         "variant",
-        "Of mean differences the kind of levels (`role`, `slot`), or the group that a "
+        "Of mean differences the kind of levels (`role`, `slot`), or the token group that a "
         "transferred one is of; of layers whether they are a `window`, all `up to` the last or "
         "all `from` the first; of what is hidden from whom; of `positions` `tokens` where the dose "
         "is a number of tokens.",
@@ -303,7 +303,7 @@ BINDING_ID_SCHEMA = TableSchema(
 
 _VECTOR = (
     *_NAMES,
-    label("group", "Group of tokens.", _VECTORS, values=("object", "item", "color")),
+    label("group", "Token group.", _VECTORS, values=("object", "item", "color")),
     label(
         "levels", "Difference of the first two roles, or slots.", _VECTORS, values=("role", "slot")
     ),
@@ -314,7 +314,7 @@ _VECTOR = (
 VECTORS_SCHEMA = TableSchema(
     name="binding_id_vectors",
     version=3,
-    description="What mean differences are like, a row per group, kind of levels and layer.",
+    description="What mean differences are like, a row per token group, kind of levels and layer.",
     columns=(
         *_VECTOR,
         _ORIGIN,

@@ -104,7 +104,7 @@ STUDY = Study(
             "Answers by layer and by dose",
             "Fraction of answers that binding by slot predicts, a row per model. Above: "
             "activations replaced at some layers only, with the context frozen (where binding is "
-            "used) or, `anew`, with later layers computed again (where it is written). Below: "
+            "used) or (anew) with later layers computed again (where it is written). Below: "
             "multiples of the mean difference added to objects or items. No intervals are drawn; "
             "the table has them.",
             _table_of("layers", "mean"),
@@ -130,7 +130,7 @@ STUDY = Study(
             "figures:binding_id_heads",
             "Lost lead by head",
             "Fraction of the correct answer's log-probability lead lost when a head of a layer "
-            "cannot attend from the question to a group of tokens; 1: as with all heads. Gray: no "
+            "cannot attend from the question to a token group; 1: as with all heads. Gray: no "
             "effect. Dark heads carry the group; heads can replace each other. No intervals are "
             "drawn.",
             _table_of("heads"),

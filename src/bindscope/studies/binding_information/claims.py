@@ -2,7 +2,7 @@
 
 A bound says what a probe decodes. So a claim about one representation is that its bound is above 0
 (of a single network by an e-value, which holds for any number of scenes), and a claim about two
-groups of models names the probe that both were read with: a difference of lower bounds is no
+model groups names the probe that both were read with: a difference of lower bounds is no
 difference of information.
 """
 

@@ -234,7 +234,7 @@ class MultilinearReuseProbe(_ReuseProbe):
 
 
 class DnnProbe(DescendedProbe):
-    """A four-layer perceptron per head."""
+    """A four-layer MLP per head."""
 
     implementation = f"{_PROBES}.dnn:Dnn"
     label = Label("neural net", "a neural-net probe", ORANGE, "neural\nnet")
@@ -266,7 +266,7 @@ class AttentionProbe(RankedProbe):
 
 
 class SetProbe(DescendedProbe):
-    """A perceptron on every patch token, summed, then one over the sum and the bits."""
+    """An MLP on every patch token, summed, then one over the sum and the bits."""
 
     implementation = f"{_PROBES}.set:Set"
     patches = True

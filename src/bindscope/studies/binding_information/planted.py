@@ -223,7 +223,7 @@ def _planted_bound(mean: float, scale: float, rng: np.random.Generator) -> dict[
 
 
 def _groups(**groups: tuple[float, float, int]) -> Callable[[int], list[Effect]]:
-    """Compare groups of models whose bounds are drawn: mean, deviation and number of seeds."""
+    """Compare model groups whose bounds are drawn: mean, deviation and number of seeds."""
 
     def measured(seed: int) -> list[Effect]:
         rng = np.random.default_rng(seed)

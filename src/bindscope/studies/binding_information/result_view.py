@@ -148,7 +148,7 @@ def summarize(result: Result) -> Summary:
     words, bits = WORDS[parts[-1]], _bits(quoted, parts[-1], sign)
     closing = [
         f"Best by validation: {_name(quoted)}: {words} {bits} of "
-        f"{number(quoted[parts[-1].entropy])} bits (which value belongs to which object).",
+        f"{number(quoted[parts[-1].entropy])} bits (which feature belongs to which object).",
         claims_line(result.claims),
     ]
     if has_flag(table, "assumed_prior").any():

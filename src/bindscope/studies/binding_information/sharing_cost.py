@@ -1,7 +1,7 @@
 """What sharing a quadratic probe's weights between objects costs, in bits of test loss of O.
 
 The probe `quadratic_reuse` has the projections of `quadratic` in common for all objects with the
-same feature value; how much worse it predicts says how far a representation codes objects by their
+same feature; how much worse it predicts says how far a representation codes objects by their
 features alone. Both probes are tested on the same scenes, so the difference is paired: a scene that
 is hard for both does not widen its interval. So fits leave the losses of every scene.
 """

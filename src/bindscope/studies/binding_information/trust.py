@@ -96,12 +96,12 @@ def controls(table: pd.DataFrame) -> list[str]:
     if not len(rows):
         return []
     text = (
-        f"{len(rows)} control fit{'s' if len(rows) > 1 else ''} use labels of other scenes, chosen "
-        "at random: the representations hold no information about them."
+        f"{len(rows)} control fit{'s use' if len(rows) > 1 else ' uses'} labels of other scenes, "
+        "chosen at random: the representations encode nothing about them."
     )
     quoted = rows[rows["flags"].map(unusable).map(len) == 0]
     if len(quoted) < len(rows):
-        text += f" {len(rows) - len(quoted)} of them are flagged, as expected."
+        text += f" Flagged, as expected: {len(rows) - len(quoted)} of them."
     if len(quoted):
         largest = float(quoted[WHOLE.value].max())
         text += f" The largest lower bound on B_O is {at_least(largest)} bits."

@@ -34,7 +34,7 @@ from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.counting import TREES
 from bindscope.studies.concepts.decomposition import r_squared
-from bindscope.studies.concepts.learners import PaperMap, Perceptron, Structured, combined
+from bindscope.studies.concepts.learners import MLP, PaperMap, Structured, combined
 from bindscope.studies.concepts.protocols import paper_order, predict_at_best
 from bindscope.studies.concepts.recognition import Embedded, hits_of, scored
 from bindscope.studies.concepts.scenes import ObjectSplit, Scenes, split_objects
@@ -245,7 +245,7 @@ def approximate(
     generator = torch.Generator().manual_seed(split.seed)
     shape = scenes.sizes, scenes.n_slots, z.shape[1]
     model: nn.Module = (
-        Perceptron(*shape, approximator.widths, generator)
+        MLP(*shape, approximator.widths, generator)
         if kind == "mlp"
         else Structured(*shape, terms, approximator.rank, generator)
     )

@@ -42,14 +42,14 @@ Coverage = Annotated[float, Field(gt=0, lt=1)]
 
 
 class ProductOptions(ConfigModel):
-    """An object is the element-wise product of its concepts' vectors; objects are summed."""
+    """An object is the element-wise product of its values' vectors; objects are summed."""
 
     kind: Literal["product"]
     dim: PositiveInt = Field(64, description="Dimensions of the embedding.")
 
 
 class MlpSetOptions(ConfigModel):
-    """An object is an MLP's answer to its concepts' vectors; objects are summed."""
+    """An object is an MLP's answer to its values' vectors; objects are summed."""
 
     kind: Literal["mlp_set"]
     dim: PositiveInt = Field(64, description="Dimensions of vectors and of the embedding.")
@@ -102,7 +102,7 @@ class DualTraining(ConfigModel):
     queries: Literal["pool", "batch"] = Field(
         "pool",
         description="Queries of objects in a step. `pool`: all of the query pool; `batch`: the "
-        "objects of the scenes, and of each scene an object with one concept of another one.",
+        "objects of the scenes, and of each scene an object with one value of another one.",
     )
     max_objects: PositiveInt | None = Field(
         None, description="Of `batch`: the most objects of the scenes that are queries."
@@ -119,7 +119,7 @@ class DualEncoders(ConfigModel):
     encoder: Encoder = Field(description="Kind of encoder, of scenes and of queries.")
     spaces: tuple[Sizes, ...] = Field(
         min_length=1,
-        description="Numbers of values of each concept type; objects are all combinations.",
+        description="Numbers of values of each feature group; objects are all combinations.",
     )
     query_pools: tuple[QueryPool, ...] = Field(
         ("train_only",),
@@ -134,7 +134,7 @@ class DualEncoders(ConfigModel):
         (0,), min_length=1, description="Seeds of the objects, weights and scenes."
     )
     require_value_coverage: bool = Field(
-        True, description="Whether training objects have every value of every concept type."
+        True, description="Whether training objects have every value of every feature group."
     )
     training: DualTraining = Field(DualTraining(), description="How they are trained.")
     max_scenes: PositiveInt | None = Field(
@@ -261,12 +261,12 @@ class Analysis(ConfigModel):
         description="Of edits that exchange an object, as multiples; none: no edits.",
     )
     edited_groups: tuple[Slug, ...] = Field(
-        (), description="Groups whose values edits change; default: each."
+        (), description="Feature groups whose values edits change; default: each."
     )
     max_edits: PositiveInt | None = Field(
         10_000,
-        description="The most edits of each group; where there are more, so many are drawn, and "
-        "flags say so. null: all.",
+        description="The most edits of each feature group; where there are more, so many are "
+        "drawn, and flags say so. null: all.",
     )
     complexity: Complexity | None = Field(None, description="Approximators; none unless given.")
     split_by: SplitBy = Field(
@@ -299,7 +299,7 @@ class Analysis(ConfigModel):
 
 
 class ConceptSection(ConfigModel):
-    """How concepts are bound in embeddings, and by encoders that are trained to."""
+    """How values are bound in embeddings, and by encoders that are trained to."""
 
     planted: tuple[PlantedEncoder, ...] = Field(
         (), description="Encoders of known structure, for the same analyses as models."

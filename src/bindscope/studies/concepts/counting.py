@@ -17,7 +17,9 @@ SPLITS_BY: tuple[SplitBy, ...] = get_args(SplitBy)
 TREES = ("forest", "booster", "xgboost")  # kinds of approximators
 
 MOST_ARRANGEMENTS = 20_000  # of the values of a scene; 4 slots and 4 types have 13,824
-FEWER_SLOTS = "use scenes of fewer objects, or of fewer concept types (`groups` may leave some out)"
+FEWER_SLOTS = (
+    "use scenes of fewer objects, or of fewer feature groups (`groups` may leave some out)"
+)
 
 # Of dual encoders.
 SPECIAL_TOKENS = 4  # beside those of values

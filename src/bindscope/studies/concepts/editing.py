@@ -69,7 +69,7 @@ def value_edits(
 ) -> ValueEdits:
     """Draw an edit per slot that changes one value of its object to one that the scene has not.
 
-    Only scenes whose objects differ in every other concept type are edited: else the probes of
+    Only scenes whose objects differ in every other feature group are edited: else the probes of
     these types could not distinguish the slots (the paper's choice).
     """
     k, size = concept_type, scenes.sizes[concept_type]
@@ -110,7 +110,7 @@ def editing_rows(
 ) -> Iterator[Row]:
     """Yield what comes of edits, one per slot and scene, that change one value.
 
-    It is one of some concept types (default: each). Of each type, at most `max_edits` are drawn;
+    It is one of some feature groups (default: each). Of each group, at most `max_edits` are drawn;
     flags of the rows say where there were more.
     """
     z, scenes, parts = embedded.z, embedded.scenes, embedded.parts
@@ -214,8 +214,8 @@ def derangement(n: int, generator: np.random.Generator) -> Integers:
     if n < 2:
         raise InputError(
             "permutation control",
-            "a concept type with one value has no other value to be exchanged for",
-            "give the type two values or more, or leave it out of the concept types",
+            "a feature group with one value has no other value to be exchanged for",
+            "give it two values or more, or leave it out of `groups`",
         )
     while True:
         drawn = permutation(n, generator)

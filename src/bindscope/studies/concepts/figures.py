@@ -64,7 +64,7 @@ POOLS = {
 def concept_coverage(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """Held-out objects that dual encoders recognize, against the share of objects in training.
 
-    A row of panels per query pool (objects, concepts), a line per encoder and space with its seeds.
+    A row of panels per query pool (objects, values), a line per encoder and space with its seeds.
     Of fewer than three seeds there is no interval: t intervals of two fill the panel.
     """
     some(recognized(table), "No pair of held-out objects was asked about.")
@@ -91,7 +91,7 @@ def concept_coverage(table: pd.DataFrame, published: pd.DataFrame | None = None)
         band=0.15,
         xlim=(0, 1),
         ylim=_SHARES,
-        title=lambda key: f"{key[1]}s of held-out pairs\n{POOLS[key[0]]}",
+        title=lambda key: f"{APPROXIMATED[key[1]]} of held-out pairs\n{POOLS[key[0]]}",
     )
     dots = colored(look, marker="o", linestyle="none", markersize=2, alpha=0.6)
     facets(runs, dots, grid, panel, x=x, y="accuracy")
@@ -256,7 +256,7 @@ AT_STRENGTH_1 = {
 def concept_edits(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """What comes of exchanging an object in the embedding of a scene, by estimator of its vector.
 
-    A panel per measure, a row per embedding, a mark per estimator; means over groups of values in
+    A panel per measure, a row per embedding, a mark per estimator; means over feature groups in
     proportion to their edits.
     """
     table = rows_with(table, analysis_kind="editing", strength=1.0, stratum="all")
@@ -320,7 +320,7 @@ def concept_editing(table: pd.DataFrame) -> Figure:
 def binding_complexity(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """What approximators predict of embeddings of scenes of objects that they never saw.
 
-    A row of panels per embedding (objects, concepts), a line per approximator.
+    A row of panels per embedding (objects, values), a line per approximator.
     """
     some(approximated(table, "object"), "No scene of unseen objects was there.")
     whats = ("object", "concept")

@@ -26,10 +26,10 @@ from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 _INTRODUCTION = (
-    "A scene holds two objects, each a combination of concepts (a color, a shape). An encoder "
-    "binds concepts if its embedding of the scene determines which concepts belong to one object "
-    "(arXiv 2605.31503). Counting concepts already names both objects of every scene whose objects "
-    "differ in one concept only, so every value is compared with it."
+    "A scene holds two objects, each a combination of values (a color, a shape); the paper calls "
+    "them concepts. An encoder binds values if its embedding of the scene determines which of them "
+    "belong to one object (arXiv 2605.31503). Counting values already names both objects of every "
+    "scene whose objects differ in one value only, so every accuracy is compared with it."
 )
 _LEAD = (
     "Of pairs of objects that share no value, counting values recognizes none, and the best guess "
@@ -45,13 +45,12 @@ _CORRELATIONS = (
 )
 _MADE_OF_LABELS = (
     "Vectors are estimated from 30 % of the sets of objects, probes are fitted on 40 %, and the "
-    "others are scored (the paper estimates, fits and scores on the same scenes: `split_by: "
-    "scenes`). A sum is composed of the vectors of the scene's true objects. So a probe may "
-    "recognize pairs in it that it does not recognize in the embedding; R2 says how much of the "
-    "embedding the sum is."
+    "others are scored (the paper estimates, fits and scores on the same scenes). A sum is "
+    "composed of the vectors of the scene's true objects. So a probe may recognize pairs in it "
+    "that it does not recognize in the embedding; R2 says how much of the embedding the sum is."
 )
 _CAVEATS = (
-    "Counting concepts already names both objects of scenes whose objects differ in one concept "
+    "Counting values already names both objects of scenes whose objects differ in one value "
     "only: compare with that rival.",
     "Planted encoders, products among them, are controls with a known structure: they validate the "
     "measures.",
@@ -67,7 +66,7 @@ def _share(
 
 _COVERAGES = (
     Column("encoder", "encoder", "label"),
-    Column("space", "space", "label", "numbers of values of the concept types"),
+    Column("space", "space", "label", "numbers of values of the feature groups"),
     Column("queries", "query_pool", "label", "objects that are queries in training"),
     _share("coverage", "coverage", "share of objects in training"),
     _share(
@@ -78,7 +77,7 @@ _COVERAGES = (
         ".1%",
         interval=True,
     ),
-    _share("bag of concepts", "floor", "what counting concepts would get right", ".1%"),
+    _share("bag of concepts", "floor", "what counting values would get right", ".1%"),
     _share("chance", "chance", "of a random ranking", ".1e"),
     _share("training pairs", "trained", "pairs of training objects, among training objects", ".1%"),
     Column("seeds", "n", "number", "", "d"),
@@ -225,11 +224,11 @@ def _lead(coverages: pd.DataFrame) -> tuple[str, ...]:
         rival = number(100 * best["floor"], ".1f")
         sentences = [
             "Of held-out object pairs, the best learned dual encoder recognizes "
-            f"{_recognizes(best)}; counting concepts recognizes {rival}\u00a0%."
+            f"{_recognizes(best)}; counting values recognizes {rival}\u00a0%."
         ]
     if len(planted):
         sentences.append(
-            "A planted control, whose objects are products of their concepts' vectors, recognizes "
+            "A planted control, whose objects are products of their values' vectors, recognizes "
             f"{_recognizes(_largest(planted))}."
         )
     return (" ".join(sentences),)

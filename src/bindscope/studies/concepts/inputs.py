@@ -74,7 +74,7 @@ def _embedded(
 
 
 def object_table(slots: Integers, sizes: Sequence[int]) -> pd.DataFrame:
-    """Return a row per object of scenes (n, m): `scene`, `slot`, and a column per concept type."""
+    """Return a row per object of scenes (n, m): `scene`, `slot`, and a column per feature group."""
     import pandas as pd
 
     scene, slot = np.nonzero(slots >= 0)

@@ -72,7 +72,7 @@ class Structured(nn.Module):
         return out
 
 
-class Perceptron(nn.Module):
+class MLP(nn.Module):
     """Vectors of values of `dim` dimensions, joined, then layers with ReLU.
 
     The first layer on joined vectors is a sum over slots and types of vectors times that layer's

@@ -102,7 +102,7 @@ def concepts(
         Floats (N, d) of any framework, a vector per scene, or ``{layer: array}``.
     values
         A DataFrame with a row per object: `scene` (row of `embeddings`, or its name in `scenes`), a
-        column per kind of value and, unless rows are in their order, `slot`; or
+        column per feature group and, unless rows are in their order, `slot`; or
         integers (N, slots, kinds), -1: no object. Those of one object serve ``"single"``.
     texts
         Captions: of the `scenes` (N, d'), for ``"alignment"``; and as queries, of `objects` (K, d),
@@ -257,7 +257,7 @@ class _ArrayScenes:
     objects: Integers
     positions: Integers
     n: int  # all scenes of the arrays
-    kinds: tuple[str, ...]  # names of the kinds of values; none where they have none
+    kinds: tuple[str, ...]  # names of the feature groups; none where they have none
 
     @property
     def n_omitted(self) -> int:

@@ -1,6 +1,6 @@
 """Which values and objects are recognized in embeddings: by linear probes, or by queries.
 
-Probes are linear maps, one per concept type and one for objects, fitted by cross-entropy to the
+Probes are linear maps, one per feature group and one for objects, fitted by cross-entropy to the
 share that each value or object has of a scene's slots (equal ones count once). Embeddings are
 centered by the mean of the training scenes, beside a constant of their size; the ridge is a
 multiple of the mean square of a coordinate after that. So neither the unit of the embedding nor an
@@ -94,7 +94,7 @@ class Readout:
     Those of probes have a further column, of the constant beside centered embeddings.
     """
 
-    concepts: tuple[Doubles, ...]  # per concept type, (V, d)
+    concepts: tuple[Doubles, ...]  # per feature group, (V, d)
     objects: Doubles  # of the candidates, (J, d)
     candidates: Integers  # which objects these are, (J,)
     converged: bool = True  # whether every fit ended at its optimum
@@ -168,7 +168,7 @@ def fit_probes(
     device: str = "cpu",
     paper_steps: int | None = None,
 ) -> Readout:
-    """Fit a linear probe per concept type, and one for the objects present in the scenes.
+    """Fit a linear probe per feature group, and one for the objects present in the scenes.
 
     Embeddings (n, d) of n scenes, of which `train` are fitted. Raises `InputError` if one is not
     finite, or all are the same. With `paper_steps`, so many are taken as in the released code.

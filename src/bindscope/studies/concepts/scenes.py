@@ -1,6 +1,6 @@
 """Which object stands in which slot of each scene, and what follows from it.
 
-An *object* is a tuple of values, one per concept type; its number counts the tuples with the first
+An *object* is a tuple of values, one per feature group; its number counts the tuples with the first
 type varying slowest (`numpy.ravel_multi_index`). A scene has m slots with an object each.
 """
 
@@ -33,7 +33,7 @@ def ids_of(values: Integers, sizes: Sequence[int]) -> Integers:
 
 
 def absent_values(objects: Integers, every: Integers, sizes: Sequence[int]) -> int:
-    """Count the values of `every` object, over all concept types, that some `objects` lack."""
+    """Count the values of `every` object, over all feature groups, that some `objects` lack."""
     possible, present = values_of(every, sizes), values_of(objects, sizes)
     return sum(len(np.setdiff1d(possible[:, k], present[:, k])) for k in range(len(sizes)))
 
@@ -43,7 +43,7 @@ class Scenes:
     """The objects of n scenes of m slots; `InputError` if a slot holds no object of the space."""
 
     slots: Integers  # number of the object in each slot, (n, m)
-    sizes: tuple[int, ...]  # number of values of each of the C concept types
+    sizes: tuple[int, ...]  # number of values of each of the C feature groups
 
     def __post_init__(self) -> None:
         slots = np.asarray(self.slots, np.int64)
@@ -52,7 +52,7 @@ class Scenes:
                 "slots",
                 f"they must be numbers below {self.n_objects} in an array (scenes, slots), and are "
                 f"of shape {slots.shape}",
-                "give each slot the number of its object, the first concept type varying slowest",
+                "give each slot the number of its object, the first feature group varying slowest",
             )
         object.__setattr__(self, "slots", slots)
 
@@ -126,7 +126,7 @@ class Scenes:
         return mask
 
     def contains_value(self, concept_type: int) -> Bools:
-        """Return whether each value of a concept type is in a scene, (n, V)."""
+        """Return whether each value of a feature group is in a scene, (n, V)."""
         mask = np.zeros((len(self), self.sizes[concept_type]), np.bool_)
         np.put_along_axis(mask, self.values[:, :, concept_type], True, axis=1)
         return mask
@@ -150,7 +150,7 @@ class Completeness(NamedTuple):
 
     missing: int  # tuples of the objects that are present of which there is no scene
     complete: bool  # whether each of them is there once
-    absent_values: int  # that no scene has, over all concept types
+    absent_values: int  # that no scene has, over all feature groups
 
 
 def completeness(scenes: Scenes) -> Completeness:

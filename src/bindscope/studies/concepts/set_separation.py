@@ -122,7 +122,7 @@ def _agreeing_of(scenes: Scenes, is_candidate: Bools) -> Doubles:
 def expected_of_values(scenes: Scenes, over: Literal["mean", "joint"]) -> Expected:
     """Return what recognizing the values comes to; there is no floor and no guess.
 
-    Over concept types: the `mean` of their hits, or all of them at once (`joint`).
+    Over feature groups: the `mean` of their hits, or all of them at once (`joint`).
     """
     present = [scenes.contains_value(k) for k in range(len(scenes.sizes))]
     by_type = np.stack([chance(values.sum(axis=1), values.shape[1]) for values in present])

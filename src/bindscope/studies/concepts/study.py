@@ -89,8 +89,8 @@ STUDY = Study(
             "figures:concept_coverage",
             "Recognition of held-out objects by coverage",
             "Held-out object pairs that dual encoders recognize, by the fraction of objects in "
-            "training: objects (left) and concepts (right). Bands: 95 % t intervals over three or "
-            "more training seeds, drawn as dots. Dotted: counting concepts; dashed: chance. A line "
+            "training: objects (left) and values (right). Bands: 95 % t intervals over three or "
+            "more training seeds, drawn as dots. Dotted: counting values; dashed: chance. A line "
             "above the dotted one generalizes the pairing. Product encoders are planted controls.",
             _measured_by("dual_encoder"),
             _PUBLISHED,

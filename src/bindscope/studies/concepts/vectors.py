@@ -149,7 +149,7 @@ def _single(single: SingleScenes | None, shape: tuple[int, int, int]) -> Doubles
 def value_vectors(
     z: Floats, scenes: Scenes, *, by_slot: bool, fitted: bool = False
 ) -> tuple[Doubles, ...]:
-    """Estimate what a value adds to a scene's embedding: per concept type, (m, V, d), centered.
+    """Estimate what a value adds to a scene's embedding: per feature group, (m, V, d), centered.
 
     If not `by_slot`, all slots have the same vectors. `fitted` is by least squares over all types
     and slots at once, and implies `by_slot`.

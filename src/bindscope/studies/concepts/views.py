@@ -168,7 +168,7 @@ def _strata(models: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def correlated(models: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
     """Correlate `measure` with the recognition of held-out pairs in each stratum, or in one.
 
-    Rank correlations over groups of models: `correlation` and its ends, which are NaN for fewer
+    Rank correlations over model groups: `correlation` and its ends, which are NaN for fewer
     than five groups; `pearson`, NaN where one side is constant.
     """
     rows = []
@@ -222,7 +222,7 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def edits_by_strength(edits: pd.DataFrame) -> pd.DataFrame:
-    """Return how edits come out, over concept types in proportion to their edits.
+    """Return how edits come out, over feature groups in proportion to their edits.
 
     A row per embedding, estimator, measure, stratum and strength: `value`, `floor`, `n_scenes`.
     """

@@ -274,7 +274,7 @@ def study_effects(tables: Mapping[str, pd.DataFrame], groups: GroupMappings) -> 
 
 
 def probe_effects(table: pd.DataFrame) -> list[Effect]:
-    """Return the effects of all claims about probes, of every dataset and group of models.
+    """Return the effects of all claims about probes, of every dataset and model group.
 
     They are taken at the layer that validation prefers for the leading probe; of an inner layer, at
     that which validation prefers among the inner ones.

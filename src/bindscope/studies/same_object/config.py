@@ -43,7 +43,7 @@ class _Scorer(ConfigModel):
     memory_mb: PositiveInt = Field(
         1024,
         description="Memory for tokens of train and validation and what is held of their pairs; "
-        "what does not fit is read anew in every pass.",
+        "what does not fit is read again in every pass.",
     )
 
 
@@ -119,7 +119,7 @@ class ClassPosition(ConvexScorer):
 
 
 class IdentityScorer(_Scorer):
-    """Softmax over queries, matched to the objects of every image anew; the score is p.q."""
+    """Softmax over queries, matched to the objects of every image again; the score is p.q."""
 
     family: Literal["identity_pointwise"]
     steps: PositiveInt = Field(1000, description="Optimiser steps.")

@@ -30,7 +30,7 @@ NOT_REPLACED = "not replaced here"
 CLAIMS: Final = (
     Claim(
         CORRELATED,
-        "Groups of models whose patches separate objects better than positions do are also groups "
+        "Model groups whose patches separate objects better than positions do are also those "
         "from whose [CLS] a probe decodes more of the pairing.",
         unit="r",
     ),
@@ -79,7 +79,7 @@ def correlation_effect(
         min(low, value),
         max(high, value),
         len(groups),
-        "groups of models",
+        "model groups",
         f"fewer than {least} groups" if len(groups) < least else "",
     )
 
@@ -134,6 +134,6 @@ def correlation(judgment: Judgment) -> str:
 
 
 def groups_of(judgment: Judgment) -> str:
-    """Write how many groups of models a correlation is over."""
+    """Write how many model groups a correlation is over."""
     n = judgment.effect.n
-    return f"{n} group{'' if n == 1 else 's'} of models"
+    return f"{n} model group{'' if n == 1 else 's'}"

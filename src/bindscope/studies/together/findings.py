@@ -58,7 +58,7 @@ def _percent(heading: str, source: str, explanation: str) -> Column:
 
 
 _CAVEATS = (
-    "A correlation over groups of models does not show that one value causes the other.",
+    "A correlation over model groups does not show that one value causes the other.",
     "Both values depend on the probes: bits are lower bounds.",
 )
 _USE_CAVEATS = (

@@ -53,7 +53,7 @@ def _table(bits: Doubles, leads: Doubles, layers: NDArray[np.int64]) -> pd.DataF
 def _correlated(
     n_groups: int, relation: float = 0.0, depth: float = 0.0, seeds: int = SEEDS, kinds: float = 0.0
 ) -> Callable[[int], list[Effect]]:
-    """Draw groups of models: two properties with a relation, and what both depend on.
+    """Draw model groups: two properties with a relation, and what both depend on.
 
     `depth` is the weight of the depth of the networks. `kinds` moves the groups themselves, so that
     models of all groups together are correlated.

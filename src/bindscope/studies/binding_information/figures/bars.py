@@ -112,7 +112,7 @@ def tokens(
 
 
 def _compared(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return groups of seeds, and all rows of models that stand alone; those to compare, if any."""
+    """Return model groups, and all rows of models that stand alone; those to compare, if any."""
     names = ["dataset", "model"]
     models, groups = each_model(named_groups(rows)), over_seeds(rows)
     alone = models.merge(groups[names].drop_duplicates(), on=names)

@@ -49,7 +49,7 @@ _SMALLEST_TOP_BITS = 0.01  # of the color scale, so that rounding errors have no
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Bits gained over the prior by the heads of one fit: per object, and per feature value.
+    """Bits gained over the prior by the heads of one fit: per object, and per feature.
 
     That is the test loss without a representation (of the exact prior, or of the null probe of a
     plain probe) minus the probe's. `condition` is what the chained probe reads objects given,

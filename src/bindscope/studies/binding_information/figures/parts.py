@@ -70,7 +70,7 @@ class Box(NamedTuple):
 def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> Figure:
     """Draw the parts of what best probes decode as bars in boxes, which are their entropies.
 
-    A panel per dataset, a block of rows per token input, a row per model or group of models. A row
+    A panel per dataset, a block of rows per token input, a row per model or model group. A row
     whose fits may not be quoted is an empty box with the flag.
     """
     quoted = quote(table, models)

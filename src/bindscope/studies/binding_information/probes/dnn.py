@@ -1,4 +1,4 @@
-"""Dnn family: a perceptron of four linear layers with GELU per head, x = [z; masked bits]."""
+"""Dnn family: an MLP of four linear layers with GELU per head, x = [z; masked bits]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bindscope.studies.binding_information.probes.module import (
 
 
 class Dnn(Family):
-    """Perceptrons of all heads side by side, whose products are batched over heads.
+    """MLPs of all heads side by side, whose products are batched over heads.
 
     Weights start from N(0, 0.02^2), biases at zero; the last layer starts at zero if the term does.
     """

@@ -27,7 +27,7 @@ from bindscope.studies.binding_information.probes.quadratic import Quadratic
 
 
 class _Shared(torch.autograd.Function):
-    """The factors of all objects: a z part per feature value and a bit part per head.
+    """The factors of all objects: a z part per feature and a bit part per head.
 
     z (B, d) and its weight (values, rank, d), values those of all groups one after the other; bits
     (B, length), their weight (groups, heads, rank, length) and mask. Returns (groups, heads, rank,

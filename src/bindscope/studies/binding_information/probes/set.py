@@ -1,4 +1,4 @@
-"""Set family: a perceptron on every patch token, summed over them, then one over the sum.
+"""Set family: an MLP on every patch token, summed over them, then one over the sum.
 
 s = sum_t gelu(W2 gelu(W1 x_t + p_t) + b2) / sqrt(T) + C [CLS], p_t the position embedding of patch
 t; logit_k = v_k . (s + gelu(W3 s + b3)) + sum_{i<k} a_ki (o_i - 1/2) + b_k. (Deep sets, Zaheer et

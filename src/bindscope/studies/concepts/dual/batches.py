@@ -5,7 +5,7 @@ of their own lists of objects.
 
 A scene is a list of objects that are drawn independently and with replacement from a run's training
 objects. Queries are all values of all types, and objects: the whole query pool, or those of the
-step's scenes with swaps of them (an object with one concept of another object of its scene).
+step's scenes with swaps of them (an object with one value of another object of its scene).
 """
 
 from __future__ import annotations

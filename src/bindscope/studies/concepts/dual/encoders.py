@@ -97,7 +97,7 @@ class SetEncoder(DualEncoder):
         return answers
 
     def concepts(self) -> Tensor:
-        """Return the concepts' vectors as queries; see `DualEncoder.concepts`."""
+        """Return the values' vectors as queries; see `DualEncoder.concepts`."""
         return self.concept_table
 
 
@@ -131,7 +131,7 @@ class _Mlp(nn.Module):
 
 
 class ProductEncoder(SetEncoder):
-    """An object is the element-wise product of its concepts' vectors.
+    """An object is the element-wise product of its values' vectors.
 
     A new combination of known values has a vector that no sum of parts has, so that a model of this
     kind can name objects that it never saw: the positive control, by construction.
@@ -141,7 +141,7 @@ class ProductEncoder(SetEncoder):
 
 
 class MlpSetEncoder(SetEncoder):
-    """An object is an MLP's answer to its concepts' vectors.
+    """An object is an MLP's answer to its values' vectors.
 
     It can fit any scene of training objects, and nothing in it determines what a new combination
     is: the negative control.
