@@ -36,7 +36,11 @@ MARKS: Mapping[Verdict, str] = {
 }
 _PLURAL = {"holds": "hold", "does not hold": "do not hold"}
 MOST_PLACES = 4  # that a sentence lists; the table of claims has all
-_WRITTEN = {"points": (1, 1), "fraction": (100, 0)}  # by unit: scale, decimals
+_WRITTEN = {  # by unit: scale, decimals, what is written
+    "points": (1, 1, "points"),
+    "fraction": (100, 0, "%"),
+    "difference": (100, 0, "points"),
+}
 
 
 def read_rates(path: str) -> pd.DataFrame:
@@ -180,7 +184,7 @@ def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str, text:
 
 def _unit(claim: Claim) -> str:
     """Return the unit in which an effect of a claim is written."""
-    return "%" if claim.unit == "fraction" else claim.unit
+    return _WRITTEN[claim.unit][2] if claim.unit in _WRITTEN else claim.unit
 
 
 def _write_effect(judgment: Judgment) -> tuple[str, str]:
@@ -197,7 +201,7 @@ def _write_effect(judgment: Judgment) -> tuple[str, str]:
         Empty where there is none; a lower bound is rounded down, and its interval outwards.
     """
     effect = judgment.effect
-    scale, decimals = _WRITTEN.get(judgment.claim.unit, (1, 2))
+    scale, decimals, _ = _WRITTEN.get(judgment.claim.unit, (1, 2, ""))
     value, low, high = (scale * end for end in (effect.value, effect.low, effect.high))
     known, form = not (isnan(low) or isnan(high)), f".{decimals}f"
     if effect.is_bound and not isnan(value):

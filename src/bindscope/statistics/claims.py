@@ -52,7 +52,7 @@ class Claim:
     threshold
         In the effect's unit; positive for `within`.
     unit
-        Of the effect: `points`, `bits`, `r`, `fraction`.
+        Of the effect: `points`, `bits`, `r`, `fraction`, `difference` (of fractions).
     short
         What is said before the numbers themselves, without threshold and full stop.
     """

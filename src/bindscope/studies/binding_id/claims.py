@@ -105,7 +105,7 @@ def _declare_all() -> Iterator[_ColumnClaim]:
         "Hiding the box of an object in a photo costs more answers than hiding as large a box "
         "elsewhere"
     )
-    claim = Claim("photo-box", f"{photo}.", "below", 0.0, "fraction", photo)
+    claim = Claim("photo-box", f"{photo}.", "below", 0.0, "difference", photo)
     yield _ColumnClaim(claim, "change", ({"experiment": RECORDS, "how": AGAINST},))
 
 
@@ -115,7 +115,7 @@ _ACCOUNTS = {
         f"account-{name}",
         f"Items are tied to objects {words} (smallest margin of answer shares "
         f"and normalized effects over {WORKS:.0%}).",
-        unit="fraction",
+        unit="difference",
     )
     for name, words in TIES.items()
 }
@@ -123,7 +123,7 @@ _SUBSPACES = Claim(
     "subspace",
     "A subspace of the mean tokens holds the binding IDs (smallest margin of answer "
     f"shares and normalized effects over {WORKS:.0%}).",
-    unit="fraction",
+    unit="difference",
 )
 _KEYS = {
     group: Claim(
