@@ -1,4 +1,4 @@
-"""The training figure draws the training curves of models and probes, and no panel that has none."""
+"""The training figure draws curves of models and probes, and no panel without any."""
 
 from drawing import reason
 from sample_tables import history, words
