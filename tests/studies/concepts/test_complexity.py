@@ -289,7 +289,7 @@ def test_xgboost_is_an_extra_of_one_version(monkeypatch):
     split, options = split_objects(CLEVR, 0.6, 1), Approximator(kind="xgboost", rounds=20)
     z = planted.lookup(CLEVR, planted.PlantedVectors(12, slot_effect=0.5))
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(ConfigError, match=r"XGBoost is not installed.*\n.*kind: booster"):
+    with pytest.raises(ConfigError, match=r"xgboost is not installed.*\n.*kind: booster"):
         approximate(options, z, CLEVR, split)
     monkeypatch.setitem(sys.modules, "xgboost", SimpleNamespace(__version__="1.0"))
     with pytest.raises(ConfigError, match=r"version 1\.0 is installed"):

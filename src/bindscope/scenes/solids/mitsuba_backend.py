@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bindscope.config.solids import MitsubaBackend
 from bindscope.core.errors import ConfigError
+from bindscope.core.optional import import_version
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import FIELD_OF_VIEW
 from bindscope.scenes.solids.description import Light, Solid, SolidScene
@@ -42,16 +43,9 @@ def draw(config: MitsubaBackend, scenes: Sequence[SolidScene]) -> Iterator[NDArr
 
 @cache
 def _mitsuba(variant: str) -> Any:
-    where, remedy = "render.backend: mitsuba", f"pip install mitsuba=={VERSION}"
-    try:
-        mi = importlib.import_module("mitsuba")
-        importlib.import_module("drjit").set_thread_count(1)
-    except ImportError as error:
-        raise ConfigError(
-            where, f"Mitsuba is not installed ({error})", f"{remedy}, or `kind: raycast`"
-        ) from error
-    if mi.__version__ != VERSION:
-        raise ConfigError(where, f"version {mi.__version__} is installed, not {VERSION}", remedy)
+    where = "render.backend: mitsuba"
+    mi = import_version("mitsuba", VERSION, where, "mitsuba", "`kind: raycast`")
+    import_module("drjit").set_thread_count(1)  # which Mitsuba has imported
     try:
         mi.set_variant(variant)
     except (ImportError, RuntimeError) as error:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from math import cos, inf, pi
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from bindscope.core.array_types import Doubles, Floats
-from bindscope.core.errors import ConfigError
+from bindscope.core.optional import import_version
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.lbfgs import Problem, descend
@@ -295,7 +294,9 @@ def _fit_trees(approximator: Approximator, z: Floats, scenes: Scenes, split: Obj
     axes = PCA(min(approximator.components, *train.shape), svd_solver="full").fit(train)
     trees: Any = RandomForestRegressor(approximator.rounds, random_state=split.seed)
     if approximator.kind == "xgboost":
-        trees = _xgboost().XGBRegressor(
+        where = "approximators, kind: xgboost"
+        library = import_version("xgboost", XGBOOST, where, "xgboost-cpu", "`kind: booster`")
+        trees = library.XGBRegressor(
             n_estimators=approximator.rounds,
             max_depth=6,
             tree_method="hist",
@@ -320,22 +321,6 @@ def _fit_trees(approximator: Approximator, z: Floats, scenes: Scenes, split: Obj
     # Of a single component scikit-learn's and XGBoost's predictions are of one dimension.
     predicted = np.asarray(model.predict(values)).reshape(len(values), -1)
     return Fitted(axes.inverse_transform(predicted).astype(np.float32))
-
-
-def _xgboost() -> Any:
-    """Import XGBoost; ConfigError if this version of it is not installed."""
-    where, remedy = "approximators, kind: xgboost", f"pip install xgboost-cpu=={XGBOOST}"
-    try:
-        library = import_module("xgboost")
-    except ImportError as error:
-        raise ConfigError(
-            where, f"XGBoost is not installed ({error})", f"{remedy}, or `kind: booster`"
-        ) from error
-    if library.__version__ != XGBOOST:
-        raise ConfigError(
-            where, f"version {library.__version__} is installed, not {XGBOOST}", remedy
-        )
-    return library
 
 
 class _Score(NamedTuple):
