@@ -206,3 +206,11 @@ def test_the_train_loss_is_the_mean_since_the_last_evaluation():
         (4, "train", 2.5),
         (8, "train", 6.5),
     ]
+
+
+def test_progress_names_the_unit_of_the_validation_loss(monkeypatch):
+    notes = []
+    monkeypatch.setattr(descent.Progress, "advance", lambda self, n=1, note="": notes.append(note))
+    for fields, unit in (({}, "bits"), ({"unit": "errors"}, "errors")):
+        Descent(runs(1), Lines(), plan(steps=1, **fields)).fit()
+        assert notes.pop().endswith(f" {unit} on validation")

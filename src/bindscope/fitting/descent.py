@@ -68,6 +68,8 @@ class DescentPlan:
         no epochs.
     clip_norm
         The largest norm of a run's gradient, or None.
+    unit
+        What validation losses are counted in, for messages.
     """
 
     steps: int
@@ -78,6 +80,7 @@ class DescentPlan:
     accumulate: int = 1
     epoch: int = 0
     clip_norm: float | None = None
+    unit: str = "bits"
 
     def batches_before(self, step: int) -> int:
         """Return how many batches the steps before this one take, which is counted from 0."""
@@ -246,7 +249,9 @@ class Descent:
     def _note(self) -> str:
         live = [run for run in self.runs if not run.stopped]
         losses = [run.evaluations[-1][1] for run in live]
-        return f"{len(live)} being fitted, {sum(losses):.2f} bits on validation" if live else ""
+        if not live:
+            return ""
+        return f"{len(live)} being fitted, {sum(losses):.2f} {self.plan.unit} on validation"
 
     def _keep(self, step: int) -> None:
         """Write all that the rest of the descent depends on, if there is a checkpoint."""

@@ -184,6 +184,7 @@ def _train(
         lambda step: RATE * DROP ** (step // epochs.steps // DROP_AFTER),
         lambda fitted: Adam(fitted.parameters(), 0.0),
         lambda step: step % epochs.steps == 0,
+        unit="errors a pair or patch",
     )
     run = Run("released", module.to(task.device))
     Descent([run], epochs, plan, take(task.checkpoints)).fit()
