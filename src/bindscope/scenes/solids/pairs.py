@@ -13,12 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.solids import SolidsRenderer
 from bindscope.core.errors import ConfigError
-from bindscope.core.splits import SplitName
-from bindscope.scenes.solids.description import Solid, SolidScene, rounded
+from bindscope.scenes.solids.description import SolidScene, rounded
 from bindscope.scenes.solids.labels import PixelLabels, cast
-from bindscope.scenes.solids.placement import ObjectFeatures, camera_of, lights_of, random_stream
+from bindscope.scenes.solids.placement import Composer
 from bindscope.scenes.solids.vocabulary import SIZES
 
 CASTS = 24  # places that are tried for the second object
@@ -26,18 +24,8 @@ CLOSE = 0.005  # difference from the share asked for at which the search ends
 
 
 @dataclass(frozen=True)
-class PairComposer:
-    """Composes scenes of two objects with a controlled hidden share.
-
-    `config` is the dataset's `render` section, with `hidden`, `features` what object each cell is
-    (`vocabulary.cell_features`).
-    """
-
-    config: SolidsRenderer
-    features: ObjectFeatures
-    seed: int
-    split: SplitName
-    where: str
+class PairComposer(Composer):
+    """Composes scenes of two objects, with a share of the second one hidden (`config.hidden`)."""
 
     def compose(self, index: int, slots: Sequence[int]) -> tuple[SolidScene, PixelLabels]:
         """Place the objects of one scene, given the cells of the one in front and the one behind.
@@ -47,8 +35,7 @@ class PairComposer:
         """
         assert self.config.hidden is not None
         low, high = self.config.hidden
-        rng = random_stream(self.seed, self.split, index)
-        camera, lights = camera_of(self.config, rng), lights_of(self.config, rng)
+        rng, camera, lights = self.view(index)
         turns = rounded(rng.uniform(0, 360, 2))
         target = rng.uniform(low, high)
         radii = [SIZES[self.features[cell]["size"]] for cell in slots]
@@ -59,14 +46,8 @@ class PairComposer:
         for _ in range(CASTS):
             shift = (near + far) / 2 if best else near
             offset = (np.array(behind) * apart + np.array(right) * shift) / 2
-            objects = tuple(
-                Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=cell)
-                for cell, (x, y), turn in zip(
-                    slots, map(rounded, (-offset, offset)), turns, strict=True
-                )
-            )
-            size = self.config.size_px
-            scene = SolidScene(self.split, index, self.seed, size, camera, lights, objects)
+            places = map(rounded, (-offset, offset))
+            scene = self.scene(index, camera, lights, slots, places, turns)
             labels = cast(scene)
             hidden = 1 - float(labels.visible[1] / max(labels.alone[1], 1))
             error = abs(hidden - target)

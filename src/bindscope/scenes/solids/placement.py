@@ -63,12 +63,11 @@ def check_room(config: SolidsRenderer, most: int, where: str) -> None:
 
 
 @dataclass(frozen=True)
-class SolidComposer:
-    """Composes the scenes of one split.
+class Composer:
+    """What composers of the scenes of one split share.
 
     `config` is the dataset's `render` section, `features` what object each cell is
-    (`vocabulary.cell_features`). `accept` returns why a scene is refused, or None, of every
-    arrangement.
+    (`vocabulary.cell_features`).
     """
 
     config: SolidsRenderer
@@ -76,6 +75,37 @@ class SolidComposer:
     seed: int
     split: SplitName
     where: str
+
+    def view(self, index: int) -> tuple[np.random.Generator, Camera, tuple[Light, ...]]:
+        """Return a scene's random numbers, and the camera and lights that they give first."""
+        rng = random_stream(self.seed, self.split, index)
+        return rng, camera_of(self.config, rng), lights_of(self.config, rng)
+
+    def scene(
+        self,
+        index: int,
+        camera: Camera,
+        lights: tuple[Light, ...],
+        cells: Iterable[int],
+        places: Iterable[Iterable[float]],
+        rotations: Iterable[float],
+    ) -> SolidScene:
+        """Return the scene of objects of these cells, places (x, y) and rotations in degrees."""
+        objects = tuple(
+            Solid(**self.features[cell], x=x, y=y, rotation=rotation, cell=cell)
+            for cell, (x, y), rotation in zip(cells, places, rotations, strict=True)
+        )
+        size = self.config.size_px
+        return SolidScene(self.split, index, self.seed, size, camera, lights, objects)
+
+
+@dataclass(frozen=True)
+class SolidComposer(Composer):
+    """Composes scenes by CLEVR's rules.
+
+    `accept` returns why a scene is refused, or None, of every arrangement.
+    """
+
     accept: Accept = lambda scene: None
 
     def compose(self, index: int, counts: NDArray[np.integer]) -> SolidScene:
@@ -84,8 +114,7 @@ class SolidComposer:
         Places are assigned to objects at random, so they carry no information about cells except
         sizes. ConfigError if no arrangement is found, or none is accepted.
         """
-        rng = random_stream(self.seed, self.split, index)
-        camera, lights = camera_of(self.config, rng), lights_of(self.config, rng)
+        rng, camera, lights = self.view(index)
         cells = np.repeat(np.arange(len(counts)), counts).tolist()
         radii = np.array([SIZES[self.features[cell]["size"]] for cell in cells])
         axes = np.array([camera.directions[name][:2] for name in ("right", "behind")])
@@ -98,17 +127,8 @@ class SolidComposer:
                 break
             by_cell = np.empty_like(places)
             by_cell[order] = places
-            objects = tuple(
-                Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=cell)
-                for cell, (x, y), turn in zip(
-                    cells,
-                    map(rounded, by_cell),
-                    rounded(rng.uniform(0, 360, len(cells))),
-                    strict=True,
-                )
-            )
-            size = self.config.size_px
-            scene = SolidScene(self.split, index, self.seed, size, camera, lights, objects)
+            turns = rounded(rng.uniform(0, 360, len(cells)))
+            scene = self.scene(index, camera, lights, cells, map(rounded, by_cell), turns)
             problem = self.accept(scene)
             if problem is None:
                 return scene
