@@ -233,7 +233,8 @@ def test_the_example_shows_what_was_planted() -> None:
     assert "nothing about a trained model" in str(result)
     assert "not significant with 40 rows: a perfect model needs up to" in str(result)
     assert "<table" in result._repr_html_()
-    assert len(result.plot().axes) == 3
+    (axes,) = result.plot().axes
+    assert [text.get_text() for text in axes.texts] == ["100.0"] * 7
 
 
 def test_experiments_with_tables_of_their_own_are_rows_of_one_table() -> None:

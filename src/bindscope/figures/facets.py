@@ -2,7 +2,7 @@
 
 `facets` draws a table with a row per point: which panel it is in, which line it belongs to, where
 it is, its value and the ends of its interval. `grid` makes panels for what is drawn by hand;
-`heat_map` draws a map into a panel.
+`dots` draws a number per name, `heat_map` a map into a panel.
 """
 
 from __future__ import annotations
@@ -20,8 +20,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from bindscope.figures.colors import INK
-from bindscope.figures.style import handle, legend_below, lowest_panels, name_ends, new_figure
+from bindscope.figures.colors import BLUE, GREY, INK
+from bindscope.figures.style import (
+    handle,
+    legend_below,
+    lowest_panels,
+    name_ends,
+    new_figure,
+    values_along_x,
+)
 
 Look = Mapping[str, Any]
 Inches = tuple[float, float]
@@ -207,6 +214,48 @@ def lines(
         if bars:
             axes.vlines(at, low, high, color=look["color"], linewidth=bars)
         axes.plot(at, scale * line_rows[y].to_numpy(float), **{**look, **style})
+
+
+def dots(rows: pd.DataFrame, quantity: str, point: str, rival: str) -> Figure:
+    """Draw values with numbers and intervals, and a tick at the rival of each.
+
+    Parameters
+    ----------
+    rows
+        `panel` and `name` of each value; in percent `value`, `low`, `high` and `rival` (NaN: none).
+    quantity, point, rival
+        Names of the axis, of the values and of the rivals.
+    """
+    names = list(dict.fromkeys(rows["name"]))
+    inches = (0.75, 0.45 + 0.3 * len(names))
+    grid = wrapped(dict.fromkeys(rows["panel"]), 3, inches, sharex=True, sharey=True)
+    for panel, axes in grid.panels.items():
+        for row in rows[rows["panel"] == panel].to_dict("records"):
+            value, y = row["value"], names.index(row["name"])
+            axes.plot(value, y, "o", color=BLUE, markersize=4)
+            axes.plot((row["low"], row["high"]), (y, y), color=BLUE, linewidth=1.2)
+            axes.plot(row["rival"], y, "|", color=GREY, markersize=9)
+            axes.annotate(
+                f"{value:.1f}",
+                (value, y),
+                (0, 4),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+        axes.set_title(panel)
+        values_along_x(axes)
+    least = rows[["value", "low", "rival"]].min(axis=None)
+    margin = max(0.08 * (100 - least), 1)
+    grid.left[0].set_xlim(least - margin, 100 + margin)
+    grid.left[0].set_yticks(range(len(names)), names)
+    grid.left[0].set_ylim(len(names) - 0.5, -0.7)
+    grid.label(quantity)
+    entries = [handle(f"{point} (95 % CI)", color=BLUE, marker="o", markersize=4)]
+    if rows["rival"].notna().any():
+        entries.append(handle(rival, color=GREY, marker="|", linestyle="none"))
+    legend_below(grid.figure, entries)
+    return grid.figure
 
 
 def stacked(rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:

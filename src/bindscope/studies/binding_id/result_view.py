@@ -10,14 +10,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bindscope.arrays.result import Result, Summary, View, claims_line
-from bindscope.figures.colors import BLUE, GREY
-from bindscope.figures.facets import wrapped
-from bindscope.figures.style import handle, styled, values_along_x
+from bindscope.figures.facets import dots
+from bindscope.figures.style import styled
 from bindscope.statistics.claims import Effect, judge
 from bindscope.studies.binding_id.claims import CLAIMS, EXCHANGED_KEYS, claim_effects, too_few_rows
 from bindscope.studies.binding_id.names import AGAINST, HIDDEN
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
-from bindscope.studies.binding_id.views import in_order, summaries
+from bindscope.studies.binding_id.views import summaries
 from bindscope.tables.numbers import number
 from bindscope.tables.rows import Row, rows_with
 from bindscope.tables.schema import frame_of
@@ -58,7 +57,7 @@ _TO_QUOTE: Final = (
     _edit("factorizability", "replaced", "object", roles="all"),
     _edit("records", AGAINST, "object"),
 )
-_MOST_IN_PANEL: Final = 40  # conditions of an experiment
+_MOST: Final = 40  # conditions of a figure
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
@@ -144,32 +143,17 @@ def _before(row: Mapping[Any, Any]) -> str:
 
 @styled
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw the answers that slots expect by condition, a panel per experiment; grey: before."""
-    mixed = table["experiment"].eq("mixture")
-    fractions = table[mixed].assign(condition=table.loc[mixed, "candidate"])
-    rows = pd.concat([summaries(table), fractions])
-    rows = rows[rows["share"].notna()]
-    experiments = in_order(rows["experiment"])
-    most = min(_MOST_IN_PANEL, rows.groupby("experiment").size().max())
-    grid = wrapped(experiments, 3, (0.7, 0.8 + 0.15 * most))
-    for experiment, axes in grid.panels.items():
-        panel = rows_with(rows, experiment=experiment).head(_MOST_IN_PANEL)
-        for y, row in enumerate(panel.to_dict("records")):
-            axes.plot((row["share_low"], row["share_high"]), (y, y), color=BLUE, linewidth=1.2)
-            axes.plot(row["share"], y, "o", color=BLUE, markersize=3.5)
-            axes.plot(
-                row["share"] - row.get("change", float("nan")), y, "|", color=GREY, markersize=8
-            )
-        axes.set_title(experiment)
-        axes.set_xlim(-0.03, 1.03)
-        axes.set_yticks(range(len(panel)), panel["condition"])
-        axes.set_ylim(len(panel) - 0.5, -0.5)
-        values_along_x(axes)
-    grid.label("answers as expected")
-    looks = {"after the edit (95 % CI)": {"color": BLUE, "marker": "o", "linestyle": "none"}}
-    return grid.legend(
-        looks, handle("same answers before", color=GREY, marker="|", linestyle="none")
-    )
+    """Draw the edits of a printed result; without any of them the conditions of experiments."""
+    rows = quotable(table).rename(columns={"edit": "name"}).assign(panel="")
+    if not len(rows):
+        mixed = table[table["experiment"] == "mixture"]
+        rows = pd.concat([summaries(table), mixed.assign(condition=mixed["candidate"])])
+        rows = rows[rows["share"].notna()].head(_MOST)
+        rows = rows.assign(name=rows["experiment"] + ": " + rows["condition"], panel="")
+    rows = rows.assign(before=rows["share"] - rows["change"])
+    percent = ("share", "share_low", "share_high", "before")
+    rows[["value", "low", "high", "rival"]] = 100 * rows[[*percent]].to_numpy(float)
+    return dots(rows, "% of answers as expected", "after the edit", "same answers before")
 
 
 VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)

@@ -11,9 +11,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bindscope.arrays.result import Result, Summary, View, claims_line
-from bindscope.figures.colors import BLUE, GREY
-from bindscope.figures.facets import wrapped
-from bindscope.figures.style import handle, styled, values_along_x
+from bindscope.figures.facets import dots
+from bindscope.figures.style import styled
 from bindscope.statistics.claims import Effect
 from bindscope.studies.concepts.claims import CLAIMS, ESTIMATOR, effects
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA, OF_A_RUN
@@ -116,7 +115,7 @@ def summarize(result: Result) -> Summary:
 def _title(row: Mapping[Any, Any]) -> str:
     titles = {
         "recognition": f"embedding, {row['variant']}",
-        "editing": f"edit of kind {row['concept_type']}",
+        "editing": f"edit of feature group {row['concept_type']}",
         "approximators": f"new objects, {row['variant']}",
     }
     return titles.get(row["analysis_kind"], "sum of object vectors")
@@ -136,29 +135,13 @@ def _gain(row: Mapping[Any, Any]) -> str:
 
 @styled
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw the recognition of pairs by analysis, a panel per layer; dotted: the best guess."""
+    """Draw the recognition of pairs by analysis, a panel per layer, and the best guess."""
     rows = quotable(table)
-    rows = rows.assign(title=[_title(row) for row in rows.to_dict("records")])
-    titles = list(dict.fromkeys(rows["title"]))
-    layers = list(dict.fromkeys(rows["layer"])) if "layer" in rows else [""]
-    grid = wrapped(layers, 3, (0.7, 0.8 + 0.25 * len(titles)), sharex=True, sharey=True)
-    for layer, axes in grid.panels.items():
-        here = rows[rows["layer"] == layer] if layer else rows
-        for row in here.to_dict("records"):
-            y, ends = titles.index(row["title"]), (row["value_low"], row["value_high"])
-            axes.plot(row["value"], y, "o", color=BLUE, markersize=4)
-            axes.plot(ends, (y, y), color=BLUE, linewidth=1.2)
-            axes.plot(row["bag_of_concepts_guess"], y, "|", color=GREY, markersize=9)
-        axes.set_title(f"layer {layer}" if layer else "")
-        axes.set_xlim(-0.03, 1.03)
-        values_along_x(axes)
-    grid.left[0].set_yticks(range(len(titles)), titles)
-    grid.left[0].set_ylim(len(titles) - 0.5, -0.5)
-    grid.label("fraction of pairs recognized")
-    looks = {"recognized": {"color": BLUE, "marker": "o", "linestyle": "none"}}
-    return grid.legend(
-        looks, handle("best guess from values", color=GREY, marker="|", linestyle="none")
-    )
+    layer = "layer " + rows["layer"] if "layer" in rows else ""
+    rows = rows.assign(name=[_title(row) for row in rows.to_dict("records")], panel=layer)
+    percent = ("value", "value_low", "value_high", "bag_of_concepts_guess")
+    rows[["value", "low", "high", "rival"]] = 100 * rows[[*percent]].to_numpy(float)
+    return dots(rows, "% of pairs recognized", "recognized", "best guess from values")
 
 
 VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 
 from bindscope.arrays.near_duplicates import DUPLICATES_REASON
 from bindscope.arrays.result import Result, Summary, View, claims_line
-from bindscope.figures.colors import BLUE, GREY
-from bindscope.figures.facets import wrapped
-from bindscope.figures.style import handle, styled, values_along_x
+from bindscope.figures.facets import dots
+from bindscope.figures.style import styled
 from bindscope.statistics.claims import Effect
 from bindscope.studies.same_object.claims import CLAIMS, JudgedPlace, probe_effects
 from bindscope.studies.same_object.quantities import (
@@ -159,26 +158,19 @@ def _rival(rows: pd.DataFrame, quoted: pd.Series[Any]) -> str:
 
 @styled
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw the accuracy of each probe, a panel per layer; dotted: the best guess in each scene."""
+    """Draw the accuracy of each probe, a panel per layer, and the best guess in each scene."""
     rows = _whole(table)
-    probes = [*dict.fromkeys(rows["probe"])]
     layers = rows.get("layer", pd.Series("", rows.index))
     without = rows["family"].isin(WITHOUT_MODEL)
     names = [*dict.fromkeys(layers[~without])] or [""]
-    grid = wrapped(names, 3, (0.7, 0.8 + 0.25 * len(probes)), sharex=True, sharey=True)
-    for layer, axes in grid.panels.items():
-        for row in rows[without | (layers == layer)].to_dict("records"):
-            y, ends = probes.index(row["probe"]), (row["accuracy_low"], row["accuracy_high"])
-            axes.plot(100 * row["accuracy"], y, "o", color=BLUE, markersize=4)
-            axes.plot([100 * end for end in ends], (y, y), color=BLUE, linewidth=1.2)
-        axes.axvline(100 * rows[_GUESS].iloc[0], color=GREY, linestyle=":")
-        axes.set_title(f"layer {layer}" if layer else "")
-        values_along_x(axes)
-    grid.left[0].set_yticks(range(len(probes)), probes)
-    grid.left[0].set_ylim(len(probes) - 0.5, -0.5)
-    grid.label("% of pairs classified correctly")
-    looks = {"probe": {"color": BLUE, "marker": "o", "linestyle": "none"}}
-    return grid.legend(looks, handle("best guess in each scene", color=GREY, linestyle=":"))
+    panels = [
+        rows[without | (layers == name)].assign(panel=f"layer {name}" if name else "")
+        for name in names
+    ]
+    percent = ("accuracy", "accuracy_low", "accuracy_high", _GUESS)
+    drawn = pd.concat(panels).rename(columns={"probe": "name"})
+    drawn[["value", "low", "high", "rival"]] = 100 * drawn[[*percent]].to_numpy(float)
+    return dots(drawn, "% of pairs classified correctly", "probe", "best guess in each scene")
 
 
 VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)
