@@ -29,6 +29,14 @@ def make_swin() -> nn.Module:
     return timm.create_model("swin_tiny_patch4_window7_224", **settings)
 
 
+def make_mobilevit(initializer_range: float) -> nn.Module:
+    """Attention in patches of a map; small random weights let the image vanish."""
+    import transformers
+
+    settings = transformers.MobileViTConfig(initializer_range=initializer_range)
+    return transformers.MobileViTModel(settings)
+
+
 def make_sam() -> nn.Module:
     import transformers
 

@@ -298,6 +298,28 @@ def test_cells_of_a_mobile_network_overlap_and_are_not_refused() -> None:
     assert grids == [(32, 32), (8, 8), (4, 4)]
 
 
+@pytest.mark.parametrize(
+    ("initializer_range", "message"),
+    [
+        (0.02, r"its values are \de-\d\d at most(.|\n)*trained weights"),
+        (0.2, r"all of its 16 x 16 cells alike(.|\n)*trained weights"),
+    ],
+)
+def test_maps_in_which_no_patch_is_located_say_why(initializer_range: float, message: str) -> None:
+    options = {"options": {"initializer_range": initializer_range}, "transform": {"input_px": 128}}
+    with pytest.raises(ModelError, match=message):
+        load("python:token_orders:make_mobilevit", "encoder.layer.2", **options)
+
+
+def test_layers_of_mobilevit_are_maps() -> None:
+    options = {"options": {"initializer_range": 0.5}, "transform": {"input_px": 128}}
+    names = [f"encoder.layer.{number}" for number in (2, 3, 4)]
+    model = load("python:token_orders:make_mobilevit", *names, **options)
+    assert [shape.token_map.grid for shape in model.shapes.values()] == [(16, 16), (8, 8), (4, 4)]
+    with pytest.raises(ModelError, match=r"first axis is not the images'(.|\n)*that holds it"):
+        load("python:token_orders:make_mobilevit", f"{names[0]}.transformer.layer.0", **options)
+
+
 # --- from activations to probes --------------------------------------------------------------
 
 

@@ -61,7 +61,7 @@ class HookedModule:
         side = config.transform.input_px or scene_px
         if side is None:
             raise ModelError(
-                where, "nobody says how large its input is", "set `transform: {input_px: ...}`"
+                where, "the side of its input is unknown", "set `transform: {input_px: ...}`"
             )
         pixels = config.transform
         self._transform = Transform(side, pixels.interpolation, pixels.mean, pixels.std)
@@ -280,7 +280,7 @@ def _layer_shape(shape: Any, config: PythonModel, side: int, where: str) -> Laye
         raise ModelError(
             where,
             f"it gives {shape} for {_TRIED} images: the first axis is not the images'",
-            "name another submodule, or wrap the module so that images come first",
+            "name the submodule that holds it, or wrap the module so that images come first",
         )
     prefix = config.registers + config.has_cls if config.prefix is None else config.prefix
     if len(shape) == 4:

@@ -17,9 +17,11 @@ from bindscope.models.stream import FrozenViT
 _CELLS = 16  # patches that are changed in turn
 _SEED = 1
 _SAME = 1e-4  # of the largest value: what two equal passes may differ by
+_VANISHED = 1e-18  # squares of smaller values are 0 in float32
 # Cells of overlapping convolutions can change less than their neighbours: so many need to be right.
 _SHARE = 1 / 3
 _LARGE = 7  # cells on a side, from which neighbours are told from cells at random
+_DIFFUSE = 2.0  # largest change over the median one, below which all tokens change alike
 _SMALL_SHARE = 2 / 3  # of patches of smaller grids: a third is met by tokens of merged patches, too
 
 
@@ -52,15 +54,16 @@ def change_patches(
     return changed
 
 
-def most_changed(before: Tensor, after: Tensor) -> NDArray[np.intp]:
-    """Return which of the tokens (1, T, d) changes most in each of the images (n, T, d).
+def relative_changes(before: Tensor, after: Tensor) -> NDArray[np.float32]:
+    """Return how much the tokens (1, T, d) change in each of the images (n, T, d), (n, T).
 
     Changes are relative, since tokens of large norm change with any part of an image.
     """
     norm = before.norm(dim=-1)
-    relative = (after - before).norm(dim=-1) / (norm + norm.mean())
-    most: NDArray[np.intp] = relative.argmax(dim=1).cpu().numpy()
-    return most
+    relative: NDArray[np.float32] = (
+        ((after - before).norm(dim=-1) / (norm + norm.mean())).cpu().numpy()
+    )
+    return relative
 
 
 def is_raster(
@@ -122,15 +125,16 @@ def check_layers(
         same_grid = [layer for layer in layers if shapes[layer].token_map.grid == grid]
         cells = choose_cells(grid)
         changed = change_patches(image, grid, cells)
-        most: dict[Layer, list[NDArray[np.intp]]] = {layer: [] for layer in same_grid}
+        parts: dict[Layer, list[NDArray[np.float32]]] = {layer: [] for layer in same_grid}
         for start in range(0, len(cells), batch_size):
             pixels = model.preprocess(changed[start : start + batch_size])
             for layer, tokens in model.residual_stream(pixels, same_grid):
                 patches = shapes[layer].token_map.patches
-                most[layer].append(most_changed(plain[layer][:, patches], tokens[:, patches]))
+                parts[layer].append(relative_changes(plain[layer][:, patches], tokens[:, patches]))
         for layer in same_grid:
-            if not is_raster(grid, cells, np.concatenate(most[layer]), shapes[layer].is_map):
-                raise _misplaced(shapes[layer], places[layer])
+            changes = np.concatenate(parts[layer])
+            if not is_raster(grid, cells, changes.argmax(axis=1), shapes[layer].is_map):
+                raise _misplaced(shapes[layer], places[layer], changes)
 
 
 def _check_passes(tokens: Tensor, again: Tensor, where: str) -> None:
@@ -140,7 +144,15 @@ def _check_passes(tokens: Tensor, again: Tensor, where: str) -> None:
             "it gives values that are not finite",
             "check its weights for NaN, and the range of its input (`transform`)",
         )
-    if float((tokens - again).abs().max()) > _SAME * float(tokens.abs().max()):
+    largest = float(tokens.abs().max())
+    if largest < _VANISHED:
+        raise ModelError(
+            where,
+            f"its values are {largest:.0e} at most, too small for float32",
+            "load trained weights, since random ones of some networks shrink every image to "
+            "nothing; or name an earlier submodule",
+        )
+    if float((tokens - again).abs().max()) > _SAME * largest:
         raise ModelError(
             where,
             "it gives other values in a second pass over the same image",
@@ -149,8 +161,15 @@ def _check_passes(tokens: Tensor, again: Tensor, where: str) -> None:
         )
 
 
-def _misplaced(shape: LayerShape, where: str) -> ModelError:
+def _misplaced(shape: LayerShape, where: str, changes: NDArray[np.float32]) -> ModelError:
     rows, columns = shape.token_map.grid
+    if np.median(changes.max(axis=1)) < _DIFFUSE * np.median(changes):
+        return ModelError(
+            where,
+            f"a changed patch of the image changes all of its {rows} x {columns} cells alike",
+            "load trained weights if these are random, or name a submodule before attention "
+            "mixes the patches",
+        )
     if shape.is_map:
         return ModelError(
             where,
