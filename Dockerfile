@@ -16,6 +16,8 @@ RUN mkdir /tmp/try \
         --snakefile /opt/bindscope/Snakefile --configfile /opt/bindscope/config/presets/ci.yaml \
     && rm -rf /tmp/try
 
+# A user whom the image does not know has no name and no home; caches stay with the results.
+ENV LOGNAME=bindscope HOME=/work
 WORKDIR /work
 VOLUME /work
 ENTRYPOINT ["/opt/bindscope/.venv/bin/python", "-m", "bindscope.commands.run", "--snakefile", "/opt/bindscope/Snakefile"]

@@ -18,17 +18,17 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.tables.write import write_table
 
 
-def test_breakdown_subtracts_the_fit_from_the_prior_head_by_head():
+def test_breakdown_subtracts_the_fit_from_the_prior_by_feature_group():
     fit = {f"{seed}.chained_loss_bits": np.arange(11) / 10 for seed in (0, 1)}
     fit |= {f"{seed}.chained_prior_bits": np.ones(11) for seed in (0, 1)}
     gained = gains(fit, {}, (2, 3))
     assert gained.condition == "features"
-    np.testing.assert_allclose(gained.features, 1 - np.arange(5) / 10)
-    np.testing.assert_allclose(gained.objects, 1 - np.arange(5, 11) / 10)
+    np.testing.assert_allclose(gained.prior, [2, 3, 6])
+    np.testing.assert_allclose(gained.saved, [1.9, 2.1, 1.5])
     counted = {"0.chained_loss_bits": np.arange(13) / 10, "0.chained_prior_bits": np.ones(13)}
     gained = gains(counted, {}, (2, 3))
     assert gained.condition == "counts"
-    np.testing.assert_allclose(gained.objects, 1 - np.arange(7, 13) / 10)
+    np.testing.assert_allclose(gained.saved, [1.9, 2.1, 0.3])
 
 
 def test_breakdown_of_plain_probes_subtracts_from_the_null_probe():
@@ -36,10 +36,12 @@ def test_breakdown_of_plain_probes_subtracts_from_the_null_probe():
     nothing = {"0.object_loss_bits": np.ones(6), "0.feature_loss_bits": np.ones(5)}
     gained = gains(plain, nothing, (2, 3))
     assert gained.condition == ""
-    np.testing.assert_allclose(gained.features, -1)
+    np.testing.assert_allclose(gained.saved, [-2, -3, 6])
     assert gains(plain, {}, (2, 3)) is None
     figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)
-    assert {"red", "cross", "a", "1.00", "features: \u22125.0 bits"} <= set(words(figure))
+    assert {"color", "shape", "objects", "a", "6.00", "\u22122.00", "of 6.00 bits"} <= set(
+        words(figure)
+    )
     assert reason(breakdown, {}, [])
 
 
@@ -88,4 +90,6 @@ def test_the_breakdown_shows_the_largest_space_and_marks_estimated_priors(tmp_pa
         )
     )
     assert list(data["breakdowns"]) == [f"vit (large){DAGGER}"]
-    assert {f"vit (large){DAGGER}", "green", "triangle"} <= set(words(breakdown.draw(**data)))
+    assert {f"vit (large){DAGGER}", "color", "objects given features"} <= set(
+        words(breakdown.draw(**data))
+    )

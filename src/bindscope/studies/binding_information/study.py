@@ -375,11 +375,11 @@ STUDY = Study(
         ),
         _figure(
             "figures.breakdown:breakdown",
-            "Decoded bits by object and by feature",
-            "Bits per scene that each head of the probe saves over the scene distribution: "
-            "features (bars) and objects beyond the features (map). Means over test scenes, "
-            "without intervals. Later heads receive earlier ones as input, so compare models cell "
-            "by cell, not cells with one another. Negative: worse than the distribution alone.",
+            "Decoded bits by feature group",
+            "Bits per scene that a probe saves over the scene distribution, added up over the "
+            "values of each feature group, and over objects beyond the features. Boxes: bits "
+            "without a representation. Means over test scenes, without intervals. Compare models "
+            "within a column. Negative: worse than the distribution alone.",
             _breakdown,
         ),
         _figure(

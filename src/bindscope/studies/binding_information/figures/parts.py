@@ -236,9 +236,15 @@ def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[Box]) -> None:
 
 def part_bar(axes: Axes, y: float, box: Box, value: float, words: str, **look: Any) -> None:
     """Draw what is decoded of a part, bits, in its box, and say it in words."""
-    part, start, bits = box
+    bar_in_box(axes, y, box.start, box.bits, value, words, color=COLORS[box.part], **look)
+
+
+def bar_in_box(
+    axes: Axes, y: float, start: float, bits: float, value: float, words: str, **look: Any
+) -> None:
+    """Draw a bar in a box `bits` wide, with words in the longer of its two parts."""
     axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
-    axes.barh(y, value, _BAR, left=start, color=COLORS[part], linewidth=0, **look)
+    axes.barh(y, value, _BAR, left=start, linewidth=0, **look)
     inside = value > _WIDE * bits
     axes.annotate(
         words,
