@@ -245,7 +245,7 @@ def dots(rows: pd.DataFrame, quantity: str, point: str, rival: str) -> Figure:
             )
         axes.set_title(panel)
         values_along_x(axes)
-    least = rows[["value", "low", "rival"]].min(axis=None)
+    least = float(np.nanmin(rows[["value", "low", "rival"]].to_numpy(float)))
     margin = max(0.08 * (100 - least), 1)
     grid.left[0].set_xlim(least - margin, 100 + margin)
     grid.left[0].set_yticks(range(len(names)), names)
