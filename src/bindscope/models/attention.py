@@ -2,7 +2,7 @@
 
 They are taken where they meet, in the calls of torch's `scaled_dot_product_attention`: after norms
 of queries and keys, rotary embeddings and biases, whatever library the block comes from. Nothing of
-a forward pass is written a second time, and maps (T, T) are made when they are asked for.
+a forward pass is written a second time, and maps (T, T) are made on request.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def attentive(model: Any, where: str) -> Attentive:
 
 
 def ordered_blocks(blocks: Sequence[int], n_layers: int, where: str) -> list[int]:
-    """Return the blocks asked for, once each and ascending; ModelError for one that is none."""
+    """Return requested blocks once each, ascending; ModelError for one that is none."""
     for block in blocks:
         if not isinstance(block, int) or isinstance(block, bool) or not 1 <= block <= n_layers:
             raise ModelError(

@@ -1,6 +1,6 @@
 """What the adapters share: which token of a sequence is what, and which layers there are.
 
-What a model offers stands in `core.interfaces.Model`.
+`core.interfaces.Model` describes what a model offers.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def layer_shapes(model: Model) -> dict[Layer, LayerShape]:
 
 
 def ordered_layers(layers: Sequence[Layer], n_layers: int, where: str) -> list[Layer]:
-    """Return the layers asked for, once each and ascending; ModelError for one that is none."""
+    """Return requested layers once each, ascending; ModelError for one that is none."""
     for layer in layers:
         known = layer == "final" or (isinstance(layer, int) and 0 <= layer <= n_layers)
         if not known or isinstance(layer, bool):

@@ -113,7 +113,7 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
 
 
 def random_clip(settings: Any, seed: int) -> Any:
-    """Return a CLIP whose every parameter was drawn or set anew, both towers and projections."""
+    """Return a CLIP with all parameters of towers and projections drawn or set again."""
     from transformers import CLIPModel
 
     with torch.random.fork_rng(devices=[]):
@@ -148,7 +148,7 @@ def _tokenizer(folder: Path, where: str) -> TokenizeTexts:
     from transformers import AutoTokenizer
 
     remedy = "put tokenizer.json (or vocab.json and merges.txt) beside its config.json"
-    # Without any file the library makes up a tokenizer that knows no words.
+    # Without any file the library makes up a tokenizer without a vocabulary.
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
         raise ModelError(where, f"{folder} has no tokenizer", remedy)
     try:

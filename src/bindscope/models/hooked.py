@@ -28,7 +28,7 @@ _SHOWN = 12  # names of submodules in a message
 
 
 class _Captured(Exception):  # noqa: N818  it ends a forward pass, it is no error
-    """Everything that was asked for has been captured; the rest of the pass is not needed."""
+    """All requested layers have been captured; the rest of the pass is not needed."""
 
 
 class HookedModule:
@@ -86,7 +86,7 @@ class HookedModule:
     def residual_stream(
         self, pixels: Tensor, layers: Sequence[Layer]
     ) -> Iterator[tuple[Layer, Tensor]]:
-        """Give the layers asked for, all of which are in memory when the last has been captured."""
+        """Yield the requested layers, all in memory when the last has been captured."""
         return self.edited_stream(pixels, layers, {})
 
     def edited_stream(
@@ -152,7 +152,7 @@ class HookedModule:
             yield block, recorder.take(block)
 
     def _known(self, layers: Sequence[Layer]) -> list[int]:
-        """Return the layers asked for, once each and in ascending order."""
+        """Return the requested layers, once each and in ascending order."""
         for layer in layers:
             if layer not in self.shapes or isinstance(layer, bool | str):
                 raise ModelError(

@@ -2,7 +2,7 @@
 
 They run through the same rules as any other model, with one layer, and are what the estimators are
 held against (``docs/known_answers.md``). How much they hold is computed
-in `known_answer_truth`, which nothing here imports: a corrected closed form encodes nothing anew.
+in `known_answer_truth`, which nothing here imports: a corrected closed form changes no code.
 
 All encoders are functions ``(config, scenes) -> arrays``. Notation: O object code (K bits), F
 feature code (n bits), M how often each feature occurs, z the representation of one scene.
@@ -186,17 +186,17 @@ class EncodedScenes:
 
 
 def zero(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
-    """Z = 0: knows nothing, so that a probe is left with its model of the prior."""
+    """Z = 0, a constant representation: a probe is left with its model of the prior."""
     return {"cls": np.zeros((len(scenes.objects), 1))}
 
 
 def features(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
-    """Z = F: knows which features occur, and nothing of what goes with what."""
+    """Z = F: features, without counts or pairing."""
     return {"cls": scenes.features}
 
 
 def counts(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
-    """Z = M: knows how often each feature occurs (the margins of O), a histogram."""
+    """Z = M: how often each feature occurs (the margins of O), a histogram."""
     return {"cls": occurrences(scenes.objects, scenes.space.sizes)}
 
 
@@ -380,7 +380,7 @@ def token_grid(config: KnownAnswer, scenes: EncodedScenes) -> EncodedArrays:
 
 
 def _wide(config: KnownAnswer, default: int, least: int) -> int:
-    """Width asked for, which must keep the vectors linearly independent."""
+    """Return the configured width, which must keep the vectors linearly independent."""
     dim = config.dim or default
     if dim < least:
         raise ConfigError(

@@ -3,8 +3,8 @@
 `known_answer_truth` gives expectations. On a few thousand test scenes the codes are a little more
 or less surprising than on average, and so are the cells that were erased: half a bit is common.
 Here the exact posterior is scored on the scenes at hand, as a probe's losses are: the entropy minus
-its mean loss, once what the loss shares with that of the prior is taken off
-(`statistics.control_variates`). It is what a probe that knows the exact posterior reads, so that an
+its mean loss, after what the loss shares with that of the prior is subtracted
+(`statistics.control_variates`). It is what a probe with the exact posterior reads, so that an
 estimate can be held against it without either fluctuation; its expectation over scenes is the
 truth. Parts are alike: posteriors of f, of m given f, and of o given m, with m the counts (how
 often each feature occurs).
@@ -114,7 +114,7 @@ def _read(information: Bits, surprise: Bits, entropy: float) -> float:
     lost = surprise - information
     shared = control_coefficient(lost, surprise) * (surprise - entropy)
     read = entropy - float((lost - shared).mean())
-    return round(read, 12) + 0.0  # nothing is told: 0, and not what its sums were rounded by
+    return round(read, 12) + 0.0  # no information: 0, not the rounding of its sums
 
 
 def _surprise(dataset: SceneDistribution, split: str, scenes: EncodedScenes) -> Surprise:

@@ -20,7 +20,7 @@ _SAME = 1e-4  # of the largest value: what two equal passes may differ by
 _VANISHED = 1e-18  # squares of smaller values are 0 in float32
 # Cells of overlapping convolutions can change less than their neighbours: so many need to be right.
 _SHARE = 1 / 3
-_LARGE = 7  # cells on a side, from which neighbours are told from cells at random
+_LARGE = 7  # cells on a side, from which neighbours are distinguished from cells at random
 _DIFFUSE = 2.0  # largest change over the median one, below which all tokens change alike
 _SMALL_SHARE = 2 / 3  # of patches of smaller grids: a third is met by tokens of merged patches, too
 

@@ -30,7 +30,7 @@ class FrozenViT:
     The library's own forward pass is run once with its blocks replaced by the identity: this gives
     what enters block 1 and the further arguments (masks, rotary embeddings) of each block, exactly
     as the library computes them. Then the blocks are run in turn, so that one layer at a time is
-    held in memory and none is run after the deepest one asked for.
+    held in memory and none is run after the deepest one requested.
 
     Made, it is compared with the library's own forward pass (`check`): `forward`, from pixels (B,
     3, px, px) to tokens after the final norm. `precision` is "float32" or "bfloat16" (autocast).
@@ -66,7 +66,7 @@ class FrozenViT:
     def residual_stream(
         self, pixels: Tensor, layers: Sequence[Layer]
     ) -> Iterator[tuple[Layer, Tensor]]:
-        """Give the layers asked for in ascending order, float32 (B, n_tokens, dim) each."""
+        """Yield the requested layers in ascending order, float32 (B, n_tokens, dim) each."""
         return self.edited_stream(pixels, layers, {})
 
     def edited_stream(
@@ -94,7 +94,7 @@ class FrozenViT:
     def attention(
         self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
     ) -> Iterator[tuple[int, BlockAttention]]:
-        """Give the attention of the blocks asked for in ascending order (see `Attentive`)."""
+        """Yield the attention of the requested blocks in ascending order (see `Attentive`)."""
         blocks, edits = ordered_blocks(blocks, self.n_layers, self.where), edits or {}
         check_edits(edits, 0, self.n_layers, self.where)
         if not blocks:

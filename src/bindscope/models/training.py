@@ -1,4 +1,4 @@
-"""Training of controlled models: vision transformers that differ in what they were asked for.
+"""Training of controlled models: vision transformers that differ in objective.
 
 Runs on as many threads as torch is set to; results depend on that number (sums are split
 differently), and on nothing else besides the arguments.
@@ -170,7 +170,7 @@ def _plan(config: Controlled) -> DescentPlan:
 
 @dataclass(frozen=True)
 class _Task:
-    """An objective and its scenes: what the descent needs to know of them."""
+    """An objective and its scenes, as a task of the descent."""
 
     evaluation: Evaluation
     config: Controlled

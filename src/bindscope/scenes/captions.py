@@ -71,7 +71,7 @@ def scene_captions(
 def queries(
     groups: Sequence[NamedValues], templates: Sequence[CaptionTemplate]
 ) -> Iterator[Caption]:
-    """Put every object and every value of a space into words: what a scene is asked for.
+    """Put every object and every value of a space into words, as queries of a scene.
 
     An object is worded as a scene of it alone.
     """

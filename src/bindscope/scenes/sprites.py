@@ -32,10 +32,10 @@ SHIFT = 1  # pixels by which sprites move
 _NUMBERS = 6  # of an object's jitter: three colors, brightness, two of its place
 
 
-def sprite(shape: str, material: Material = "rubber", scale: float = 1.0) -> Portrait:
+def sprite(shape: str, material: Material = "rubber") -> Portrait:
     """Return the portrait of a shape, which has room to move by `SHIFT` in its slot."""
     side = SLOT_PX - 2 * SHIFT
-    return portrait(BODIES.get(shape, shape), material, side, side, scale, 0, SAMPLES)
+    return portrait(BODIES.get(shape, shape), material, side, side, 0, SAMPLES)
 
 
 def tinted(

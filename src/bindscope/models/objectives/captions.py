@@ -1,7 +1,7 @@
 """Contrast with captions (Radford et al. 2021): which words belong to which image.
 
 A caption names each object of a scene by its values. The two objectives read the same words and
-differ in one thing: whether the text tower knows which of them belong to one object.
+differ in one thing: whether the text tower receives which of them belong to one object.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Objects(Objective):
         self.head = _head(self.target(setting.objects), vit.width)
 
     def target(self, objects: UInt8) -> UInt8:
-        """Return the code that is asked for, uint8 (N, bits)."""
+        """Return the predicted code, uint8 (N, bits)."""
         return objects
 
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:

@@ -77,8 +77,8 @@ FURTHER: dict[str, Callable[[Doubles], Doubles]] = {
 distance from the surface, so a ray may step that far."""
 
 
-def slope(distance: Callable[[Doubles], Doubles], points: Doubles, step: float = 1e-4) -> Doubles:
+def slope(distance: Callable[[Doubles], Doubles], points: Doubles) -> Doubles:
     """Return the unit vectors along which a distance grows fastest, by central differences."""
-    shifts = step * np.eye(3)
+    shifts = 1e-4 * np.eye(3)
     differences = np.stack([distance(points + s) - distance(points - s) for s in shifts], axis=-1)
     return np.asarray(differences / np.linalg.norm(differences, axis=-1, keepdims=True))

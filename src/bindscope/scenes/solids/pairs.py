@@ -20,7 +20,7 @@ from bindscope.scenes.solids.placement import Composer
 from bindscope.scenes.solids.vocabulary import SIZES
 
 CASTS = 24  # places that are tried for the second object
-CLOSE = 0.005  # difference from the share asked for at which the search ends
+CLOSE = 0.005  # difference from the requested share at which the search ends
 
 
 @dataclass(frozen=True)

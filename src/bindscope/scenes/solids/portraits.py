@@ -51,20 +51,19 @@ def portrait(
     material: Material,
     width: int,
     height: int,
-    scale: float,
     margin: int,
     samples: int,
 ) -> Portrait:
-    """Draw a solid as large as its region allows, or `scale` times as large.
+    """Draw a solid as large as its region allows.
 
-    It stands in the middle of its region in pixels and touches two of its sides; `margin` pixels
+    It is in the middle of its region in pixels and touches two of its sides; `margin` pixels
     around are drawn too, for the shadow. rubber is dull, with a faint highlight, metal mirrors sky
     and ground.
     """
     towards = np.array(SUN) / np.linalg.norm(SUN)
     solid = Solid(shape, "", material, "", 0.0, 0.0, TURN.get(shape, 0.0), 0)
     left, top, right, bottom = _extent(shape)
-    unit = max((right - left) / width, (bottom - top) / height) / scale  # scene units a pixel
+    unit = max((right - left) / width, (bottom - top) / height)  # scene units a pixel
     centre, size = ((top + bottom) / 2, (left + right) / 2), (height, width)
 
     def lines(samples: int) -> Iterator[Doubles]:

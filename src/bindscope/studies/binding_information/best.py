@@ -69,7 +69,7 @@ class _Part:
         return LOSSES[self.target].validation
 
 
-# Counts that follow from F, or are not told apart, have no validation loss and come with O.
+# Counts that follow from F, or are not separated, have no validation loss and come with O.
 _PARTS: Final = (
     _Part(
         "object",
@@ -90,7 +90,7 @@ _PARTS: Final = (
     _Part("chained_counts", _columns(COUNTS)),
     _Part("chained_object", (*_columns(PAIRING), EVIDENCE)),
 )
-# The same of all fits of a place: names, numbers of scenes, what there is to know.
+# The same of all fits of a place: names, numbers of scenes, entropies.
 _OF_PLACE: Final = (
     *KEY,
     *ENTROPIES,
@@ -112,7 +112,7 @@ def best_rows(
     """Make a row `probe = best` per (dataset, model, layer, tokens, control, seed).
 
     `rows` are those of fits, complete, `parts` what `estimates.estimate` returns of each. Counts
-    are not told apart on datasets with a reason. Spec keys are hashes of those that were chosen
+    are not separated on datasets with a reason. Spec keys are hashes of those that were chosen
     from.
     """
     both = sorted(zip(rows, parts, strict=True), key=lambda pair: _key(pair[0]))

@@ -41,10 +41,10 @@ _LIMIT = "`statistics.lower_limits`, for this fitted probe"
 
 
 def _interval(quantity: Quantity) -> tuple[Column, Column]:
-    of = f"end of the 95 % interval of `{quantity.value}`."
+    end = f"end of the 95 % interval of `{quantity.value}`."
     return (
-        bits(quantity.low, f"Lower {of}", _LIMIT if quantity.is_bound else _BOOTSTRAP),
-        bits(quantity.high, f"Upper {of}", _BOOTSTRAP),
+        bits(quantity.low, f"Lower {end}", _LIMIT if quantity.is_bound else _BOOTSTRAP),
+        bits(quantity.high, f"Upper {end}", _BOOTSTRAP),
     )
 
 

@@ -282,7 +282,7 @@ def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
 def _given_feature(means: Means, prior: Mapping[str, Any], start: str) -> tuple[Any, Any, Any]:
     """Return what stands under `start` for M given F, O given M, and O given F.
 
-    Where counts are not told apart the first two are None; counts that follow from F have no bits.
+    Where counts are not separated the first two are None; counts that follow from F have no bits.
     """
     last = means.get(f"{start}chained_object")
     if prior.get(COUNTS.entropy) is None or last is None:

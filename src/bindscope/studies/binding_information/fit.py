@@ -73,7 +73,7 @@ def run_fit(
     control: str,
     checkpoints: Checkpoints | None = None,
 ) -> list[FitResult]:
-    """Fit all seeds of a block, on shuffled labels where asked, on a device of this job's own."""
+    """Fit all seeds of a block, on shuffled labels if configured, on a device of this job's own."""
     with hold_device(probe.device) as device, make_current(device):
         if control == "shuffled_labels":
             return [
@@ -156,7 +156,7 @@ def write_fit(
 
 
 def _summary(row: Mapping[str, Any]) -> str:
-    """Say in a line of the log what was found: bounds, what there is to know, flags."""
+    """Return a line of the log: bounds, entropies, flags."""
     parts = [
         f"{q.symbol} >= {at_least(row[q.value])} of {number(row[q.entropy])} bits"
         for q in (WHOLE, *PARTS)

@@ -66,7 +66,7 @@ def without_collapsed(flags: Mapping[str, Iterable[str]]) -> dict[str, tuple[str
 
 
 def ratios(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """Divide estimates by what there is to know; None where that is nothing, or not known."""
+    """Divide estimates by their entropies; None where one is 0 or unknown."""
     return {q.ratio: _ratio(row[q.value], row[q.entropy]) for q in RATIOS}
 
 
@@ -79,8 +79,8 @@ def status_of(
 ) -> dict[str, str | None]:
     """Say why numbers of a row are missing: "failed" before "undefined" before "ok".
 
-    `counts_reason` says why counts are not told apart from what goes with what (None where they
-    are), `failed` which losses are not finite.
+    `counts_reason` says why counts and pairing are not separated (None where they are), `failed`
+    which losses are not finite.
     """
     if failed:
         return {"status": "failed", "reason": f"test loss is not finite: {', '.join(failed)}"}

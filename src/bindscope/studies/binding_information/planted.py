@@ -196,12 +196,12 @@ def _decoded(
     return measured
 
 
-def _beyond_colors(area: Area, code: Colored, n: int = N_SCENES) -> Callable[[int], list[Effect]]:
+def _beyond_colors(area: Area, code: Colored) -> Callable[[int], list[Effect]]:
     """Judge a code of the color histogram of images, and of the objects, with the images given."""
 
     def measured(seed: int) -> list[Effect]:
         rng = np.random.default_rng(seed)
-        objects = draw_scenes(n, rng)
+        objects = draw_scenes(N_SCENES, rng)
         images = render_objects(objects, area)
         z = code(color_histogram(images), objects, rng)
         table = measured_rows(objects, lambda *_: z, rng, seed, images=images)

@@ -128,13 +128,13 @@ def random_batch(
     return inputs, (bits, anchors, bits[:, heads.first :])
 
 
-def shake(family: Family, scale: float = 0.3) -> Family:
+def shake(family: Family) -> Family:
     """Give a family large random weights, so that no term hides behind a zero."""
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in family.parameters():
             noise = torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype)
-            parameter.copy_(scale * noise)
+            parameter.copy_(0.3 * noise)
         for part in family.modules():
             if isinstance(part, Projection):
                 part.weight[..., -part.mask.shape[-1] :].mul_(part.mask)

@@ -67,7 +67,7 @@ PAIRING: Final = Quantity(
     "together. From loss_object_given_counts_bits likewise.",
     source=_OURS,
 )
-# B*: counts and pairing, which are one part where counts are not told apart.
+# B*: counts and pairing, which are one part where counts are not separated.
 BEYOND: Final = Quantity(
     name="conditional",
     symbol="I(O;Z|F)",

@@ -69,7 +69,7 @@ def _is_bound(quantity: Quantity) -> RowRule:
 
 
 def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Where counts are not told apart, O given F is one part; else it is the sum of two."""
+    """Where counts are not separated, O given F is one part; else it is the sum of two."""
     return _between(frame, BEYOND) | frame[COUNTS.value].notna()
 
 

@@ -194,7 +194,7 @@ def findings(about: Measurements) -> list[Finding]:
 
 
 def _there_is(like: TableRow, table: pd.DataFrame, quoted: Quoted) -> str:
-    """Say what there is to know of a dataset's scenes, part by part."""
+    """State the entropies of a dataset's scenes, part by part."""
     estimated = like["dataset"] in assumed_prior(table)
     note = f" ({FLAGS['assumed_prior']})" if estimated else ""
     parts = [

@@ -51,7 +51,7 @@ class BindingTable:
         The table is valid and ordered by key (layers by number, `final` last), with a row of the
         best probe (`best.best_rows`) for each group of fits that differ in the probe alone. Bounds
         that exceed a known truth by three standard errors are flagged `above_truth`. A row that was
-        not asked for, is damaged, or disagrees with the priors is a StoreError.
+        not requested, is damaged, or disagrees with the priors is a StoreError.
         """
         rows = [row for product in inputs.get("fits") for row in _fit_rows(product)]
         parts = [row.pop("parts", {}) for row in rows]

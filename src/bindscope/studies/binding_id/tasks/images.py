@@ -88,7 +88,7 @@ def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrai
     shape, material = _LOOKS[scenes.words.shapes[scenes.shape[row, role]]]
     if layout.sprites:
         return sprite(shape, material)
-    return portrait(BODIES.get(shape, shape), material, *layout.room, 1.0, SHADOW_PX, SAMPLES)
+    return portrait(BODIES.get(shape, shape), material, *layout.room, SHADOW_PX, SAMPLES)
 
 
 @cache

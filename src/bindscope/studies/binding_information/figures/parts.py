@@ -41,7 +41,7 @@ from bindscope.tables.numbers import at_least, number
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.quoted import Quoted, TableRow, name_order
 
-_GAP = 0.035  # between two parts, of all there is to know
+_GAP = 0.035  # between two parts, of the sum of their entropies
 _BAR = 0.74
 _ROW_IN, _HEAD_IN = 0.19, 0.75
 _BOLD: dict[str, Any] = {"fontsize": 8, "fontweight": "bold"}
@@ -350,7 +350,7 @@ def parts_layers(
         for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
     }
     places = {line: i for i, line in enumerate(lines)}
-    tidy, look = _shares(rows.sort_values("line_of", key=lambda of: of.map(places), kind="stable"))
+    tidy, look = _shares(rows.sort_values("line_of", key=lambda c: c.map(places), kind="stable"))
     labels = model_labels(rows, models)
     grid = broken(lines, labels, _COLUMNS, (0.75, 1.45), sharex=True, sharey=True)
     facets(tidy, look, grid, ("line_of", "model"), band=0.18)

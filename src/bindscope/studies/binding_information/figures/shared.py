@@ -1,6 +1,6 @@
 """What the study's figures share: what they read, estimated priors, and bars of bounds.
 
-Nobody knows the law of scenes whose prior is estimated (flag `assumed_prior`): entropies are
+The distribution of scenes is unknown if the prior is estimated (`assumed_prior`): entropies are
 estimates, and a difference from one is neither a bound nor free of that error. Bars and bands of
 such numbers are hatched; names of entropies, datasets and panels that rest on one carry a dagger;
 the legend says what both mean.

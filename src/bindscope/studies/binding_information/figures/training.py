@@ -169,7 +169,7 @@ def _probes(
 
 _DASHES: Final = (0, (4, 2))
 _CURVE = ["dataset", "model", "layer", "tokens", "probe"]
-# The chain's parts; the sum of the last two stands in for them where they are not told apart.
+# The chain's parts; their sum replaces the last two where these are not separated.
 _PARTS: Final = {quantity.name: WORDS[quantity] for quantity in (*PARTS, BEYOND)}
 
 

@@ -1,4 +1,4 @@
-"""What a fit is asked for and what it returns; no torch here.
+"""Targets of a fit, and its results; no torch here.
 
 A *target* is one probe of a fit: a sequence of bits, one head per bit, teacher-forced, so that
 head k sees the representation and the bits before k.

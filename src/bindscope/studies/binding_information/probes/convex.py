@@ -68,7 +68,7 @@ def fit_linear_parts(
 
     Runs whose heads read the same bits are one problem: they share its matrix products. A run of a
     linear probe takes note of the losses on the way. Where vectors take more memory than the probe
-    may, each pass reads them anew.
+    may, each pass reads them again.
     """
     limit = MOVED * prior_bits(source, "val")
     first, *others = (run.family.linear_part for run in runs)
@@ -99,9 +99,9 @@ def fit_linear_parts(
 class LinearInputs:
     """What linear parts read, (N, d): vectors, or what the family makes of patch tokens.
 
-    They are held where train and val fit into the memory of a fit; else every pass reads them anew.
-    `mean` and `scale` (d,) are those of the mean token over the train split, for its deviation is
-    not that of tokens.
+    They are held where train and val fit into the memory of a fit; else every pass reads them
+    again. `mean` and `scale` (d,) are those of the mean token over the train split, for its
+    deviation is not that of tokens.
 
     Vectors that are wider than there are train scenes, or of which some numbers are the same in all
     of these, are turned into the space of the train scenes (orthonormal `basis` (d, dim)), which

@@ -211,7 +211,7 @@ class Family(TensorModule, ABC):
         return self if self.linear is None else self.linear
 
     def learn(self, source: ProbeSource) -> None:
-        """Take from the train split what the family has to know before it is fitted."""
+        """Set what the family takes from the train split before it is fitted."""
 
     def take_learned(self, fitted: Family) -> None:
         """Take what other heads of the same fit have learned (`learn`)."""

@@ -64,7 +64,7 @@ def paper(n_train: int) -> DescentPlan:
 
 @dataclass
 class Probing:
-    """Probes that read the same batches: what the descent needs to know of them.
+    """Probes that read the same batches, as a task of the descent.
 
     `seed` decides the order of scenes. `released`: batches and losses are those of the released
     code: the last batch of an epoch may be smaller, and gradients are those of the mean over heads
