@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from bindscope.config.loading import load_file
 from bindscope.core.errors import ConfigError, InputError
+from bindscope.figures.facets import crossed
 from bindscope.figures.style import PAPER_MARK
 from bindscope.studies.concepts import figures
 from bindscope.studies.concepts import planted_encoders as planted
@@ -263,3 +264,16 @@ def test_every_published_number_says_where_ours_is(published: pd.DataFrame) -> N
     spaces = {"x".join(map(str, s)) for entry in section.dual_encoders for s in entry.spaces}
     datasets = {dataset.name for dataset in preset.datasets} | spaces | {""}
     assert set(numbers["preset_dataset"]) <= datasets
+
+
+@pytest.mark.parametrize(("kind", "n"), [("transformer", 1), ("product", 0)])
+def test_the_published_rise_is_shaded_beside_transformers_of_its_space(
+    published: pd.DataFrame, kind: str, n: int
+) -> None:
+    grid = crossed(["all"], ("object", "concept"), (1, 2))
+    runs = pd.DataFrame({"kind": [kind], "space": ["50x50x50"]})
+    assert len(figures._published_rise(grid, runs, published)) == n
+    spans = {measure: axes.patches for (_, measure), axes in grid.panels.items()}
+    assert not spans["concept"]
+    ends = [(span.get_x(), span.get_x() + span.get_width()) for span in spans["object"]]
+    assert ends == [pytest.approx((0.3, 0.4))] * n
