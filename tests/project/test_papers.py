@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bindscope.config.loading import load_file
 from bindscope.core.registries import studies
+from bindscope.graph import data
+from bindscope.studies.build import build
 
 ROOT = Path(__file__).parents[2]
 PRESETS = {path.stem for path in (ROOT / "config/presets").glob("*.yaml")}
@@ -34,3 +37,22 @@ def test_items_of_a_paper_name_presets_figures_and_reasons(
         assert row["figure"] in drawn | tables | {""}, row
         if row["protocol"] == "same":
             assert row["preset"], row
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_preset_makes_the_figures_that_items_name(
+    study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import pages
+
+    monkeypatch.setattr(data, "content_key", lambda path: "0" * 64)  # no data set is here
+    named: dict[str, set[str]] = {}
+    for row in pages.paper_items(study):
+        if row["preset"] and row["figure"]:
+            named.setdefault(row["preset"], set()).add(row["figure"])
+    for preset, names in named.items():
+        graph = build(load_file(ROOT / f"config/presets/{preset}.yaml"))
+        made = {product.wildcards["figure"] for product in graph.select("figure")}
+        made |= {product.wildcards["table"] for product in graph.select("table")}
+        assert names <= made, preset
