@@ -47,12 +47,12 @@ def test_a_preset_makes_the_figures_that_items_name(
     import pages
 
     monkeypatch.setattr(data, "content_key", lambda path: "0" * 64)  # no data set is here
-    named: dict[str, set[str]] = {}
+    figures: dict[str, set[str]] = {}
     for row in pages.paper_items(study):
         if row["preset"] and row["figure"]:
-            named.setdefault(row["preset"], set()).add(row["figure"])
-    for preset, names in named.items():
+            figures.setdefault(row["preset"], set()).add(row["figure"])
+    for preset, names in figures.items():
         graph = build(load_file(ROOT / f"config/presets/{preset}.yaml"))
-        made = {product.wildcards["figure"] for product in graph.select("figure")}
-        made |= {product.wildcards["table"] for product in graph.select("table")}
-        assert names <= made, preset
+        planned = {product.wildcards["figure"] for product in graph.select("figure")}
+        planned |= {product.wildcards["table"] for product in graph.select("table")}
+        assert names <= planned, preset
