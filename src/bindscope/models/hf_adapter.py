@@ -22,6 +22,7 @@ from bindscope.models.weights import (
     UNREADABLE,
     Weights,
     parse_source,
+    read_settings,
     refuse_quantized,
     resolve,
     unread,
@@ -256,15 +257,8 @@ def _channels(value: Any, what: str, where: str) -> tuple[float, ...]:
 
 def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     """Return the configuration of the vision tower, with overrides, without any network."""
-    from transformers import AutoConfig
-
-    changes = dict(config.overrides)
-    kind = changes.pop("model_type", None)
     try:
-        if folder is not None:
-            settings = AutoConfig.from_pretrained(folder, **LOCAL)
-        else:  # random weights, whose architecture stands in the configuration
-            settings, changes = AutoConfig.for_model(str(kind), **changes), {}
+        settings, changes = read_settings(config.overrides, folder)
     except UNREADABLE as error:
         raise ModelError(
             where,

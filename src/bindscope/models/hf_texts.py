@@ -14,7 +14,15 @@ from torch import Tensor
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
 from bindscope.models.stream import freeze, state_sha256
-from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, resolve, unread
+from bindscope.models.weights import (
+    LOCAL,
+    UNREADABLE,
+    Weights,
+    parse_source,
+    read_settings,
+    resolve,
+    unread,
+)
 
 if TYPE_CHECKING:
     from bindscope.scenes.captions import GroupWords
@@ -123,19 +131,12 @@ def random_clip(settings: Any, seed: int) -> Any:
 
 def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     """Return the configuration of both towers, without any network."""
-    from transformers import AutoConfig
-
     remedy = (
         "use a CLIP: `hf:<repo>@<commit>`, `hf:path:/folder`, or for random weights `overrides: "
         "{model_type: clip, text_config: {...}, vision_config: {...}}`"
     )
-    changes = dict(config.overrides)
-    kind = changes.pop("model_type", None)
     try:
-        if folder is not None:
-            settings = AutoConfig.from_pretrained(folder, **LOCAL)
-        else:
-            settings = AutoConfig.for_model(str(kind), **changes)
+        settings, _ = read_settings(config.overrides, folder)
     except UNREADABLE as error:
         problem = f"its configuration cannot be read ({unread(error)})"
         raise ModelError(where, problem, remedy) from error

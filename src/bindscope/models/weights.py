@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,20 @@ def parse_source(source: str) -> ModelSource:
         return ModelSource(library, name.rstrip(":"), None, Path(path).expanduser())
     name, _, revision = rest.partition("@")
     return ModelSource(library, name, revision or None, None)
+
+
+def read_settings(overrides: Mapping[str, Any], folder: Path | None) -> tuple[Any, dict[str, Any]]:
+    """Return transformers' configuration, and the overrides that it does not have yet.
+
+    That of random weights (no `folder`) is made of the overrides. Raises what is in `UNREADABLE`.
+    """
+    from transformers import AutoConfig
+
+    changes = dict(overrides)
+    kind = changes.pop("model_type", None)
+    if folder is None:
+        return AutoConfig.for_model(str(kind), **changes), {}
+    return AutoConfig.from_pretrained(folder, **LOCAL), changes
 
 
 def unread(error: Exception) -> str:
