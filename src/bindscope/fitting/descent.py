@@ -152,6 +152,11 @@ class Run:
                 state = self.module.state_dict()
                 self.best = {name: value.detach().clone() for name, value in state.items()}
 
+    def take_last(self) -> None:
+        """Count the current weights, which were validated last, as the best ones."""
+        self.best_step, self.best_loss = self.evaluations[-1]
+        self.best = self.module.state_dict()
+
     def restore(self) -> None:
         """Load the best weights."""
         self.module.load_state_dict(self.best)

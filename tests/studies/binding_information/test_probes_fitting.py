@@ -346,6 +346,33 @@ def test_the_best_validation_weights_are_reported():
     assert min(curve) < max(curve) - 0.1
 
 
+def test_the_papers_protocol_reports_the_last_epoch():
+    data = problem((80, 200, 200), noise=2.0, dim=40)
+    splits = {name: replace(part, z=10 * part.z) for name, part in data.splits.items()}
+    data = ProbeData(**splits, sizes=SIZES)
+    (result,) = fitted("quadratic", data=data, protocol="paper", targets=["plain"])
+    curve = [
+        row["loss_bits"]
+        for row in result.history
+        if row["target"] == "object" and row["split"] == "val"
+    ]
+    assert curve[-1] > min(curve) + 0.1
+    assert result.val_loss_bits["object"] == pytest.approx(curve[-1], abs=1e-5)
+    assert result.metadata["best_step"]["object"] == result.steps == 40
+    last = rebuild(result.metadata, result.weights).logits("object", data.val.z, data.val.objects)
+    losses = np.logaddexp(0, (1 - 2.0 * data.val.objects) * last).sum(1) / np.log(2)
+    assert losses.mean() == pytest.approx(curve[-1], rel=1e-5)
+
+
+def test_the_papers_protocol_reports_the_best_epoch_where_a_loss_is_not_finite():
+    data = problem(noise=1.0)
+    splits = {name: replace(part, z=1e19 * part.z) for name, part in data.splits.items()}
+    data = ProbeData(**splits, sizes=SIZES)
+    (result,) = fitted("quadratic", data=data, protocol="paper", targets=["plain"])
+    assert {"diverged", "not_converged"} <= set(result.flags)
+    assert all(np.isfinite(values).all() for values in result.weights.values())
+
+
 def test_the_paper_s_protocol():
     data = problem((1100, 100, 100))
     for name in ("linear", "quadratic"):

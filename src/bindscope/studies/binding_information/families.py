@@ -70,7 +70,7 @@ class ProbeOptions(ConfigModel):
     protocol: Literal["converged", "paper"] = Field(
         "converged",
         description="`converged`: standardised inputs, convex optimum or one-cycle AdamW, best "
-        "validation weights. `paper`: Adam 1e-3, 40 epochs, raw inputs, as released.",
+        "validation weights. `paper`: Adam 1e-3, 40 epochs, last weights, raw inputs, as released.",
     )
     targets: tuple[Literal["plain", "anchored", "chained"], ...] = Field(
         ("plain", "anchored", "chained"),

@@ -1,6 +1,7 @@
 """How probes are fitted in small batches: AdamW in cycles that double, and the paper's Adam.
 
-All of them report the weights of the best validation loss (see `docs/probes.md`).
+Cycles report the weights of the best validation loss, the paper's Adam those of its last epoch (see
+`docs/probes.md`).
 """
 
 from __future__ import annotations
@@ -108,7 +109,10 @@ class Probing:
 def fit_as_released(
     runs: Sequence[ProbeRun], source: ProbeSource, checkpoints: Checkpoints | None = None
 ) -> None:
-    """Fit runs by `protocol: paper`; each ends at its best weights."""
+    """Fit runs by `protocol: paper`; each ends at the weights of its last epoch.
+
+    A run with a loss that is not finite ends at its best weights.
+    """
     plan = paper(source.scenes["train"])
     probing = Probing(source, PAPER_BATCH, runs[0].seed, released=True)
     Descent(runs, probing, plan, take(checkpoints)).fit()
@@ -116,6 +120,8 @@ def fit_as_released(
     for run in runs:
         if moved_since(run, round(PAPER_LATE * plan.steps)) > limit:
             run.flags.add("not_converged")
+        if not run.diverged:
+            run.take_last()
     _end(runs)
 
 
