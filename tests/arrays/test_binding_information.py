@@ -289,7 +289,7 @@ FRAME = pd.DataFrame({"scene": _SCENE, "color": _CELL // 3, "shape": _CELL % 3})
         ),
         (
             {"objects": FRAME, "space": {**SPACE, "groups": {"color": 3, "shape": 4}}},
-            r"`space` has groups of \(3, 4\) values, `objects` of \(3, 3\)",
+            r"`space` has feature groups of \(3, 4\) values, `objects` of \(3, 3\)",
         ),
         ({"groups": np.zeros(N)}, r"no scene is left for \w+ \(1 groups of 600 scenes\)"),
         ({"split": ["train"] * N}, "`split` has train: 600, val: 0, test: 0"),

@@ -319,7 +319,7 @@ def test_no_room_for_a_bar_takes_the_bar_away_and_keeps_the_copy() -> None:
 
 def test_spaces_that_cannot_be_drawn_are_refused() -> None:
     three = {"kind": "uniform", "groups": [*GROUPS, {"name": "x", "size": 2}], "max_objects": 2}
-    with pytest.raises(ValueError, match="the clutter renderer draws exactly two groups"):
+    with pytest.raises(ValueError, match="the clutter renderer draws exactly two feature groups"):
         dataset(three)
     wide = {
         "kind": "uniform",

@@ -276,7 +276,7 @@ def test_letterbox_keeps_the_shape() -> None:
 
 def test_groups_must_be_the_releases_classes() -> None:
     for groups, message in (
-        ([{"name": "kind", "size": 151}], "the only group of this source is `class`"),
+        ([{"name": "kind", "size": 151}], "the only feature group of this source is `class`"),
         ([{"name": "class", "size": 150}], "the source makes 150 values of it and one for other"),
     ):
         content = ade(Path()).model_dump(mode="json")

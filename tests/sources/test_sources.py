@@ -340,13 +340,13 @@ def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> 
                     "groups": [{"name": "color", "size": 999}, {"name": "shape", "size": 99}],
                 }
             },
-            "the groups make 98,901 cells, and stores hold at most 32,768",
+            "the feature groups make 98,901 cells, and stores hold at most 32,768",
         ),
         ({"split": {"rule": "random"}}, "split rule 'random' draws scenes"),
         ({"source": None}, "is estimated from scenes that are read: give a source"),
         (
             {"source__values": {"color": ["red"], "shape": ["circle", "square"]}},
-            "source.values.color has 1 values, but the group's size is 2",
+            "source.values.color has 1 values, but the feature group's size is 2",
         ),
     ],
 )

@@ -245,7 +245,9 @@ def test_n_scenes_all_takes_what_there_is(folder: Path) -> None:
     with pytest.raises(ConfigError, match="ask for 3 scenes, the source has 2"):
         with_counts({"datasets": [entry]})
     few = raw(folder, values={"color": ["red"]}) | {"n_scenes": "all"}
-    with pytest.raises(ConfigError, match="has 1 values, but the group's size is 2") as error:
+    with pytest.raises(
+        ConfigError, match="has 1 values, but the feature group's size is 2"
+    ) as error:
         read_graph({"datasets": [few], "models": [], "studies": {}}, "x.yaml")
     assert "n_scenes" not in str(error.value)
     drawn = {

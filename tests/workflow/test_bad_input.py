@@ -43,7 +43,7 @@ MISTAKES = {
                 "max_objects": 9,
             }
         },
-        "datasets.0.space: min_objects is 7, but the groups make only 6 cells",
+        "datasets.0.space: min_objects is 7, but the feature groups make only 6 cells",
         "config/README.md lists every key",
     ),
     "a split without feature codes": (

@@ -56,7 +56,7 @@ def check_sizes(dataset: SceneDistribution) -> None:
         raise ConfigError(
             where,
             f"there are {total:,} ordered scenes; at most {MOST:,} can be listed",
-            "use `split: {rule: random}`, which draws them, or make a group smaller",
+            "use `split: {rule: random}`, which draws them, or make a feature group smaller",
         )
     if requested > total:
         raise ConfigError(

@@ -48,7 +48,7 @@ def captions_problem(captions: Captions, groups: Groups, slots: int | None) -> s
     sizes = {group.name: group.size for group in groups}
     for name, words in captions.words.items():
         if name not in sizes:
-            return f"captions.words is for {name!r}; the groups are {', '.join(sizes)}"
+            return f"captions.words is for {name!r}; the feature groups are {', '.join(sizes)}"
         if len(set(words)) < len(words) or len(words) != sizes[name]:
             return f"captions.words.{name} needs {sizes[name]} different words, has {len(words)}"
     names = [template.name for template in captions.templates]

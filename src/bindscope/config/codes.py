@@ -56,8 +56,8 @@ class UniformSpace(ConfigModel):
             )
         if self.min_objects > cells:
             raise ValueError(
-                f"min_objects is {self.min_objects}, but the groups make only {cells} cells; "
-                "lower min_objects or enlarge a group"
+                f"min_objects is {self.min_objects}, but the feature groups make only {cells} "
+                "cells; lower min_objects or enlarge a feature group"
             )
         return self
 
@@ -79,7 +79,9 @@ class BalancedSpace(ConfigModel):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if len(self.chosen) != len(self.groups):
-            raise ValueError(f"chosen has {len(self.chosen)} numbers for {len(self.groups)} groups")
+            raise ValueError(
+                f"chosen has {len(self.chosen)} numbers for {len(self.groups)} feature groups"
+            )
         for chosen, group in zip(self.chosen, self.groups, strict=True):
             if chosen > group.size:
                 raise ValueError(
@@ -237,7 +239,7 @@ class SceneDistribution(ConfigModel):
     def _drawable(self) -> Self:
         if isinstance(self.render, FAST) and len(self.space.groups) != 2:
             raise ValueError(
-                f"the {self.render.kind} renderer draws exactly two groups (color, shape)"
+                f"the {self.render.kind} renderer draws exactly two feature groups (color, shape)"
             )
         if isinstance(self.render, SolidsRenderer):
             groups = {group.name: group.size for group in self.space.groups}
@@ -402,7 +404,7 @@ def _drawn_problem(dataset: Dataset) -> str | None:
     cells = prod(group.size for group in dataset.space.groups)
     if isinstance(dataset.space, UniformSpace) and dataset.space.max_objects > cells:
         return (
-            f"space.max_objects is {dataset.space.max_objects}, and the groups make only {cells} "
-            f"different objects, each at most once in a scene: give at most {cells}"
+            f"space.max_objects is {dataset.space.max_objects}, and the feature groups make only "
+            f"{cells} different objects, each at most once in a scene: give at most {cells}"
         )
     return None

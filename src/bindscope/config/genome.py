@@ -121,7 +121,9 @@ def genome_problem(source: GenomeSource, groups: tuple[Group, ...]) -> str | Non
     """Say how a release's categories and values do not fit the groups; None if they do."""
     required_sizes = {"category": source.n_categories, source.feature: source.n_values + 1}
     if [group.name for group in groups] != list(required_sizes):
-        return f"the groups of this source are {' and '.join(required_sizes)}, in this order"
+        return (
+            f"the feature groups of this source are {' and '.join(required_sizes)}, in this order"
+        )
     for group in groups:
         if group.size != required_sizes[group.name]:
             return (

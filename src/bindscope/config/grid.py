@@ -50,10 +50,10 @@ def group_problems(groups: Iterable[ModelGroup], models: Collection[str]) -> Ite
     home: dict[str, str] = {}
     for i, group in enumerate(groups):
         if group.name in models and group.name not in group.models:
-            yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
+            yield f"groups.{i}.name: {group.name!r} is also a model that is not in the model group"
         for name in group.models:
             if name in home:
-                yield f"groups.{i}.models: {name!r} is already in the group {home[name]!r}"
+                yield f"groups.{i}.models: {name!r} is already in the model group {home[name]!r}"
             home.setdefault(name, group.name)
 
 

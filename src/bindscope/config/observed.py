@@ -54,8 +54,8 @@ class CountedSpace(ConfigModel):
     def _indexable(self) -> Self:
         if (cells := prod(group.size for group in self.groups)) > LARGEST_CELLS:
             raise ValueError(
-                f"the groups make {cells:,} cells, and stores hold at most {LARGEST_CELLS:,}; "
-                "make a group smaller"
+                f"the feature groups make {cells:,} cells, and stores hold at most "
+                f"{LARGEST_CELLS:,}; make a feature group smaller"
             )
         return self
 
@@ -292,15 +292,18 @@ def vocabulary_problem(source: AnySource, groups: tuple[Group, ...]) -> str | No
         return None
     names = [group.name for group in groups]
     if sorted(source.values) != sorted(names):
-        return f"source.values is for {', '.join(source.values)}; the groups are {', '.join(names)}"
+        return (
+            f"source.values is for {', '.join(source.values)}; the feature groups are "
+            f"{', '.join(names)}"
+        )
     for group in groups:
         values = source.values[group.name]
         if len(set(values)) < len(values):
             return f"source.values.{group.name} names a value twice"
         if len(values) != group.size:
             return (
-                f"source.values.{group.name} has {len(values)} values, but the group's size "
-                f"is {group.size}"
+                f"source.values.{group.name} has {len(values)} values, but the feature group's "
+                f"size is {group.size}"
             )
     return None
 
@@ -312,7 +315,7 @@ def _clevr_problem(groups: tuple[Group, ...]) -> str | None:
             return f"CLEVR has no feature {group.name!r}; there are {', '.join(KNOWN_VALUES)}"
         if len(values) != group.size:
             return (
-                f"CLEVR's {group.name!r} has {len(values)} values, but the group's size is "
+                f"CLEVR's {group.name!r} has {len(values)} values, but the feature group's size is "
                 f"{group.size}"
             )
     return None

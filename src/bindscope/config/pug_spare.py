@@ -30,7 +30,7 @@ class PugSpareSource(ImageSource):
 
 
 def pug_spare_problem(groups: tuple[Group, ...]) -> str | None:
-    """Say how the groups are not those of the release; None if they are."""
+    """Say how the feature groups are not those of the release; None if they are."""
     if {group.name: group.size for group in groups} == SIZES:
         return None
-    return "the groups of this source are character (12) and texture (8)"
+    return "the feature groups of this source are character (12) and texture (8)"

@@ -58,7 +58,7 @@ SegmentedSource = Ade20kSource | CocoPanopticSource
 def segmented_problem(source: SegmentedSource, groups: tuple[Group, ...]) -> str | None:
     """Say how a release's classes do not fit the groups; None if they do, or only files know."""
     if [group.name for group in groups] != ["class"]:
-        return "the only group of this source is `class`"
+        return "the only feature group of this source is `class`"
     if isinstance(source, Ade20kSource) and source.classes == "benchmark":
         n_classes = 151 if source.other_objects == "keep" else 150
         if groups[0].size != n_classes:

@@ -39,12 +39,12 @@ class Clevr2dRenderer(ConfigModel):
 def clevr_2d_problem(groups: Groups, slots: int | None) -> str | None:
     """Say why scenes of these groups cannot be drawn as clevr_2d; None if they can."""
     if len(groups) != 2:
-        return "the clevr_2d renderer draws exactly two groups (color, shape)"
+        return "the clevr_2d renderer draws exactly two feature groups (color, shape)"
     for group, known, what in zip(groups, CLEVR_2D_VALUES, ("colors", "shapes"), strict=True):
         if group.size > known:
             return (
-                f"group {group.name!r} has {group.size} values, and the clevr_2d renderer knows "
-                f"{known} {what}; lower its size"
+                f"feature group {group.name!r} has {group.size} values, and the clevr_2d renderer "
+                f"knows {known} {what}; lower its size"
             )
     if slots is None or slots > MOST_CLEVR_2D_SLOTS:
         return f"the clevr_2d renderer needs `slots`: 1 to {MOST_CLEVR_2D_SLOTS} places in a row"

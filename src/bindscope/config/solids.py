@@ -156,12 +156,12 @@ def undrawable(renderer: SolidsRenderer, groups: dict[str, int]) -> str | None:
         known = renderer.colors if name == "color" else KNOWN_VALUES.get(name, ())
         if not known:
             return (
-                f"the solids renderer has no feature {name!r}; name the groups of the space after "
+                f"the solids renderer has no feature {name!r}; name the feature groups after "
                 f"{', '.join(KNOWN_VALUES)}"
             )
         if size > len(known):
             return (
-                f"group {name!r} has {size} values, and the solids renderer knows {len(known)} "
-                f"({', '.join(known)}); lower its size"
+                f"feature group {name!r} has {size} values, and the solids renderer knows "
+                f"{len(known)} ({', '.join(known)}); lower its size"
             )
     return None

@@ -36,12 +36,12 @@ class SpritesRenderer(ConfigModel):
 def sprites_problem(groups: Groups, most: int) -> str | None:
     """Say why scenes of up to `most` objects cannot be drawn as sprites; None if they can."""
     if len(groups) != 2:
-        return "the sprites renderer draws exactly two groups (color, shape)"
+        return "the sprites renderer draws exactly two feature groups (color, shape)"
     for group, known, what in zip(groups, SPRITE_VALUES, ("colors", "shapes"), strict=True):
         if group.size > known:
             return (
-                f"group {group.name!r} has {group.size} values, and the sprites renderer knows "
-                f"{known} {what}; lower its size"
+                f"feature group {group.name!r} has {group.size} values, and the sprites renderer "
+                f"knows {known} {what}; lower its size"
             )
     if most > SPRITE_SLOTS:
         return f"a scene holds up to {most} objects, and the image has {SPRITE_SLOTS} slots"

@@ -149,7 +149,7 @@ _MIXTURES = {
 HEAD = Claim(
     "head",
     f"A head carries more than {CARRIES:.0%} of the lead that is lost where no head sees "
-    "the group.",
+    "the token group.",
     "above",
     CARRIES,
     "fraction",

@@ -105,7 +105,7 @@ def _from_table(
     if declared and sorted(declared) != sorted(_slugs(table.levels)):
         raise InputError(
             WHERE,
-            f"`space` has the groups {', '.join(declared)}, and `objects` the columns "
+            f"`space` has the feature groups {', '.join(declared)}, and `objects` the columns "
             f"{', '.join(table.levels)}",
             "give them the same names",
         )
@@ -120,7 +120,7 @@ def _from_table(
     if sizes != table.sizes:
         raise InputError(
             WHERE,
-            f"`space` has groups of {sizes} values, `objects` of {table.sizes}",
+            f"`space` has feature groups of {sizes} values, `objects` of {table.sizes}",
             "make columns categorical if some of their values never occur",
         )
     return known, codes, _note_of(table)
@@ -214,7 +214,7 @@ def _flat(codes: Bits, sizes: tuple[int, ...]) -> Bits:
     if codes.shape[1:] not in ((prod(sizes),), sizes):
         raise InputError(
             WHERE,
-            f"objects are {codes.shape}, and the groups of `space` have sizes {sizes}",
+            f"objects are {codes.shape}, and the feature groups of `space` have sizes {sizes}",
             f"give codes (N, {prod(sizes)}) or grids (N, {', '.join(map(str, sizes))})",
         )
     return codes.reshape(len(codes), -1)

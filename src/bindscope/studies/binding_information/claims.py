@@ -56,8 +56,8 @@ CLAIMS: Final = (
     Claim(
         MORE,
         "The same probe decodes more of the pairing (which feature belongs to which) from models "
-        "of the first group than of the second. This compares what the probe decodes, not what "
-        "the models hold.",
+        "of the first model group than of the second. This compares what the probe decodes, not "
+        "what the models hold.",
         unit="bits",
     ),
 )

@@ -211,7 +211,7 @@ class _ReuseProbe(RankedProbe):
 
 
 class QuadraticReuseProbe(_ReuseProbe):
-    """Quadratic, the projections of z shared by all objects with the same feature; two groups."""
+    """Quadratic, projections of z shared by objects with the same feature; two feature groups."""
 
     implementation = f"{_PROBES}.multilinear:MultilinearReuse"
     label = Label("shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic")
