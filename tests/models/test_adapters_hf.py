@@ -476,14 +476,21 @@ def test_the_binding_problem_papers_input_is_read_as_by_its_code(side: int) -> N
     assert not torch.allclose(ours, resized["final"], rtol=0, atol=1e-3)
 
 
-def test_input_of_the_binding_problem_paper_is_for_models_of_the_hub() -> None:
+def test_the_issameobject_papers_input_is_normalized_as_for_dinov2() -> None:
+    config = configuration("clip_vision_model", preprocessing="same_object")
+    model = load_model(config, None, "cpu")
+    unlike = load_model(configuration("clip_vision_model"), None, "cpu")
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in IMAGENET)
+    pixels = scenes(int(unlike.preprocess(scenes()).shape[-1]))  # of the side that it reads
+    expected = (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 - mean) / std
+    torch.testing.assert_close(model.preprocess(pixels), expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(unlike.preprocess(pixels), expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("rule", ["binding_problem", "same_object"])
+def test_input_of_a_papers_code_is_for_models_of_the_hub(rule: Any) -> None:
     with pytest.raises(ValidationError, match="is for sources `hf:`"):
-        Pretrained(
-            name="tiny",
-            source="timm:vit_base_patch16_224",
-            n_layers=12,
-            preprocessing="binding_problem",
-        )
+        Pretrained(name="tiny", source="timm:vit_base_patch16_224", n_layers=12, preprocessing=rule)
 
 
 @pytest.mark.parametrize("images", [np.zeros((2, 8, 8, 3)), np.zeros((1, 3, 8, 8), np.uint8)])

@@ -264,12 +264,14 @@ class Pretrained(ModelEntry):
         description="Side of the input image; other than the model's own: position embeddings are "
         "interpolated. Default: the model's own.",
     )
-    preprocessing: Literal["own", "binding_problem"] = Field(
+    preprocessing: Literal["own", "binding_problem", "same_object"] = Field(
         "own",
         exclude_if=lambda rule: rule == "own",  # it enters no key of models with their own
         description="`own`: resized with the checkpoint's filter, antialiased, to whole patches. "
         "`binding_problem`: as in that paper's code: bilinear without antialiasing, and pixels "
-        "beyond the last whole patch are cut (256 px: the last 4). Of `hf:` only.",
+        "beyond the last whole patch are cut (256 px: the last 4). `same_object`: as `own`, but "
+        "normalized by ImageNet's mean and deviation, as in the IsSameObject paper's code. Both of "
+        "`hf:` only.",
     )
     overrides: dict[str, Any] = Field(
         default_factory=dict,

@@ -195,6 +195,8 @@ def load(
     preprocessing = transform(processor, family, px, where)
     if as_released:
         preprocessing = images.as_in_binding_problem(preprocessing, patch)
+    elif config.preprocessing == "same_object":
+        preprocessing = images.as_in_same_object(preprocessing)
 
     def forward(pixels: Tensor) -> Tensor:
         return family.run(model, pixels, resized)

@@ -99,6 +99,12 @@ def as_in_binding_problem(transform: Transform, patch_px: int) -> Transform:
     return replace(transform, mode="bilinear", antialias=False, cut_px=transform.px % patch_px)
 
 
+def as_in_same_object(transform: Transform) -> Transform:
+    """Return the transform of the IsSameObject paper's code: every model has DINOv2's pixels."""
+    mean, std = IMAGENET
+    return replace(transform, mean=mean, std=std)
+
+
 def check_input_px(px: int, patch_px: int, where: str) -> None:
     """Refuse an input that is not a whole number of patches, with ModelError."""
     if px % patch_px:

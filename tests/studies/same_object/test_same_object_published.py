@@ -53,10 +53,12 @@ def test_numbers_are_drawn_for_the_released_protocol_alone() -> None:
         "dinov2-base",
         "dinov2-large",
         "dinov2-giant",
+        "supervised-large",
+        "clip-large",
     }
-    assert set(marks["dataset"]) == {"ade20k-518"}
+    assert set(marks["dataset"]) == {"ade20k-518", "ade20k-224", "ade20k-592"}
     assert "MAE" in describe_undrawn(rows)  # whose labels are of other patches in the released code
-    assert "CLIP" in describe_undrawn(rows)  # whose pixels are normalized as for DINOv2
+    assert "CLIP" not in describe_undrawn(rows)
     assert "dinov2" not in describe_undrawn(rows)  # which are drawn for another dataset
     whole = rows[(rows["dataset"] == "ade20k-whole") & (rows["model"] == "dinov2-large")]
     assert "whole images, not crops" in whole["differs"].iloc[0]
@@ -74,6 +76,15 @@ def test_a_run_without_the_papers_models_has_no_comparison() -> None:
         assert not len(marks[marks["model"] == "distilled"])
         assert describe_undrawn(table) == ""
         assert published_next_to(pd.DataFrame(columns=["family"]), table).empty
+
+
+def test_pixels_of_other_models_are_normalized_as_for_dinov2() -> None:
+    content = preset("same_object_published")
+    del content["models"][5]["preprocessing"]
+    rows = compared(content)
+    assert content["models"][5]["name"] == "clip-large"
+    assert "as for DINOv2" in describe_undrawn(rows)
+    assert "clip-large" not in set(select_drawn(rows)["model"])
 
 
 @pytest.mark.parametrize(

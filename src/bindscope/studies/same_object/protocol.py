@@ -23,14 +23,6 @@ MODELS: Final[Mapping[str, tuple[str, int]]] = {
 TRAIN_IMAGES: Final = 20_455  # 20,459 less the files that the released code leaves out
 N_PATCHES: Final = 512  # that it stores of an image
 
-# Start of a name -> what the released code does with such models, and this project does not.
-_PIXELS = "the released code normalizes pixels of supervised and CLIP models as for DINOv2"
-_RELEASED: Final = (
-    ("supervised", _PIXELS),
-    ("CLIP", _PIXELS),
-    ("MAE", "the released code gives tokens of MAE the labels of other patches"),
-)
-
 
 def paper_name(source: str) -> str:
     """Return what the IsSameObject paper calls a model, by its source; empty: it has none."""
@@ -63,7 +55,11 @@ def differences(dataset: Content, model: Content, section: Content) -> list[str]
     quadratic = [probe for probe in section["probes"] if probe["family"] == "quadratic"]
     if not any(probe["fit"] == "released" for probe in quadratic):
         reasons.append("probes at their optimum")
-    return reasons + [words for start, words in _RELEASED if name.startswith(start)]
+    if name.startswith(("supervised", "CLIP")) and model.get("preprocessing") != "same_object":
+        reasons.append("the released code normalizes pixels of such models as for DINOv2")
+    if name.startswith("MAE"):
+        reasons.append("the released code gives tokens of MAE the labels of other patches")
+    return reasons
 
 
 def comparable(
