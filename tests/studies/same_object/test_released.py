@@ -154,6 +154,23 @@ def test_released_classes_score_the_product_of_probabilities(splits: list[PairDa
     torch.testing.assert_close(fitted.scorer.logits(block), expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("scorer", [CosineScorer, DotScorer])
+def test_a_released_similarity_fits_its_offset_alone(
+    splits: list[PairData], scorer: type[CosineScorer | DotScorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = "cosine" if scorer is CosineScorer else "dot"
+    monkeypatch.setattr(released, "IMAGES", 8)
+    config = scorer.model_validate({"name": "p", "family": family, "fit": "released"})
+    [fitted] = fit_similarity(config, FitTask(splits[0], splits[1]))
+    assert not fitted.calibrate
+    assert fitted.columns["steps"] == EPOCHS * 8
+    assert fitted.weights["slope"] == 1
+    [block] = PatchPairs(splits[2]).blocks()
+    x = torch.nn.functional.normalize(block.x, dim=-1) if family == "cosine" else block.x
+    expected = block.packed(torch.bmm(x, x.mT)) + float(fitted.weights["bias"][0])
+    torch.testing.assert_close(fitted.scorer.logits(block), expected, atol=1e-4, rtol=1e-4)
+
+
 def test_the_dot_product_reads_lengths_which_the_cosine_does_not(splits: list[PairData]) -> None:
     task = FitTask(splits[0], splits[1])
     [block] = PatchPairs(splits[2]).blocks()

@@ -59,8 +59,8 @@ class ConvexScorer(_Scorer):
     steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
 
 
-class ReleasableScorer(ConvexScorer):
-    """A convex probe that can also be fitted as the IsSameObject paper's code does."""
+class ReleasableScorer(_Scorer):
+    """A probe that can also be fitted as the IsSameObject paper's code does."""
 
     fit: Literal["optimum", "released"] = Field(
         "optimum",
@@ -71,19 +71,19 @@ class ReleasableScorer(ConvexScorer):
     )
 
 
-class LinearScorer(ReleasableScorer):
+class LinearScorer(ConvexScorer, ReleasableScorer):
     """g = a.x + a.y + b: a sum of two patches, which cannot compare them."""
 
     family: Literal["linear"]
 
 
-class DiagonalScorer(ReleasableScorer):
+class DiagonalScorer(ConvexScorer, ReleasableScorer):
     """g = x' diag(w) y + the linear form; depends on the axes of the tokens."""
 
     family: Literal["diagonal"]
 
 
-class QuadraticScorer(ReleasableScorer):
+class QuadraticScorer(ConvexScorer, ReleasableScorer):
     """g = x' W y + the linear form, W symmetric and of full rank."""
 
     family: Literal["quadratic"]
@@ -100,7 +100,7 @@ class QuadraticPositionScorer(ConvexScorer):
     family: Literal["quadratic_position"]
 
 
-class ClassScorer(ReleasableScorer):
+class ClassScorer(ConvexScorer, ReleasableScorer):
     """Softmax regression of a patch's class; a pair's score is p.q, the odds of one class."""
 
     family: Literal["class_pointwise"]
@@ -127,14 +127,14 @@ class IdentityScorer(_Scorer):
     learning_rate: PositiveFloat = Field(3e-3, description="Peak rate of AdamW.")
 
 
-class CosineScorer(_Scorer):
-    """g = scale cos(x, y) + offset."""
+class CosineScorer(ReleasableScorer):
+    """g = scale cos(x, y) + offset; as released, the scale is 1."""
 
     family: Literal["cosine"]
 
 
-class DotScorer(_Scorer):
-    """g = scale x.y + offset, of raw tokens."""
+class DotScorer(ReleasableScorer):
+    """g = scale x.y + offset, of raw tokens; as released, the scale is 1."""
 
     family: Literal["dot"]
 

@@ -414,8 +414,14 @@ def fit_quadratic_position(
 
 
 def fit_similarity(config: CosineScorer | DotScorer, task: FitTask) -> list[FittedProbe]:
-    """Fit scale and offset to the pairs of train."""
+    """Fit scale and offset to the pairs of train; as released, the offset alone."""
     pairs, length = task.pairs(None), 0.0
+    if config.fit == "released":
+        trained = train_form(config.family, task)
+        form = PairForm([Similarity(float(config.family == "dot"))])
+        theta = form.join(trained.weights).float().to(task.device)
+        optimum = replace(evaluate(form, pairs, theta), steps=trained.steps)
+        return [replace(fitted_form(form, optimum), calibrate=False)]
     if config.family == "dot":
         tokens = [block.x[block.valid].double().square().sum(-1) for block in pairs[0].blocks()]
         length = float(torch.cat(tokens).mean().clamp_min(1e-30))

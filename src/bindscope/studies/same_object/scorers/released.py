@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, normalize
 
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import take
@@ -85,6 +85,25 @@ class ReleasedForm(nn.Module):
         if self.family == "diagonal":
             return {"diagonal": self.weight, "bias": self.bias}
         return {"matrix": self.matrix(), "bias": self.bias}
+
+
+class ReleasedSimilarity(nn.Module):
+    """The cosine or the inner product of two raw tokens, and an offset, which alone is fitted."""
+
+    def __init__(self, family: str, dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.family = family
+        bias = torch.empty(1).uniform_(-(dim**-0.5), dim**-0.5, generator=generator)
+        self.bias = nn.Parameter(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits of all pairs of tokens (B, m, d), (B, m, m)."""
+        x = normalize(x, dim=-1) if self.family == "cosine" else x
+        return torch.bmm(x, x.mT) + self.bias
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights of a `PairForm` on raw tokens."""
+        return {"slope": torch.ones_like(self.bias), "bias": self.bias}
 
 
 def pair_losses(module: nn.Module, drawn: DrawnPatches) -> tuple[Tensor, Tensor, Tensor]:
@@ -195,7 +214,8 @@ def _train(
 
 def train_form(family: str, task: FitTask) -> TrainedWeights:
     """Fit a form; its weights are of raw tokens."""
-    module = ReleasedForm(family, task.train.dim, torch.Generator().manual_seed(task.seeds[0]))
+    kind = ReleasedSimilarity if family in ("cosine", "dot") else ReleasedForm
+    module = kind(family, task.train.dim, torch.Generator().manual_seed(task.seeds[0]))
     none = torch.zeros(1, dtype=torch.int64, device=task.device)
     return _train(module, pair_losses, task, none, module.weights)
 
