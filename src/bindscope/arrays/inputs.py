@@ -242,9 +242,9 @@ class ObjectTable:
     slot
         Its slot, int64 (objects,); None where the table has no such column.
     codes
-        Number of its value in each kind, int64 (objects, kinds).
+        Number of its value in each feature group, int64 (objects, groups).
     levels
-        Kind -> its values, in order.
+        Feature group -> its values, in order.
     """
 
     scene: Integers
@@ -254,7 +254,7 @@ class ObjectTable:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of values of each kind."""
+        """Number of values of each feature group."""
         return tuple(map(len, self.levels.values()))
 
 
@@ -278,7 +278,7 @@ def read_objects(
     where, name
         The function and its parameter, for messages.
     kinds
-        The order of the kinds, if they are the table's; default: that of its columns.
+        The order of the feature groups, if they are the table's; default: that of its columns.
     scenes
         Names of the scenes (N,), in the order of the arrays; None: `scene` has row numbers.
     """

@@ -48,7 +48,7 @@ def test_without_dual_encoders_there_is_no_table_of_them() -> None:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"coverages": [0.1]}, "0.1 of 64 objects are 6, fewer than the 8 values of a type"),
+    ({"coverages": [0.1]}, "0.1 of 64 objects are 6, fewer than the 8 values of a feature group"),
     ({"coverages": [0.985]}, "leaves 1 for testing"),
     ({"encoder": {"kind": "transformer", "width": 10, "heads": 4}}, "4 do not divide the width"),
     ({"encoder": {"kind": "prodct"}}, "unknown kind 'prodct'"),

@@ -104,7 +104,9 @@ def _edits(table: pd.DataFrame) -> Iterator[Effect]:
         strength=1.0,
     )
     for row in rows.to_dict("records"):
-        yield _gain(EDITS, row, f"{place(row)}, values of type {row['concept_type']} exchanged")
+        yield _gain(
+            EDITS, row, f"{place(row)}, values of feature group {row['concept_type']} exchanged"
+        )
 
 
 def _rules(table: pd.DataFrame) -> Iterator[Effect]:

@@ -345,7 +345,7 @@ def _dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
             if entry.require_value_coverage and train < max(sizes):
                 yield (
                     f"{where}.coverages: {coverage:g} of {prod(sizes)} objects are {train}, "
-                    f"fewer than the {max(sizes)} values of a type; raise it, or set "
+                    f"fewer than the {max(sizes)} values of a feature group; raise it, or set "
                     "require_value_coverage: false"
                 )
             if test < 2:

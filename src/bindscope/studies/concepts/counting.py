@@ -38,7 +38,7 @@ def too_many(sizes: Sequence[int], n_slots: int) -> str | None:
     arrangements = factorial(n_slots) ** (len(sizes) - 1)
     if arrangements > MOST_ARRANGEMENTS:
         return (
-            f"the values of {n_slots} objects of {len(sizes)} types can be arranged in "
+            f"the values of {n_slots} objects of {len(sizes)} feature groups can be arranged in "
             f"{arrangements:,} ways, of which each scene is compared with all; at most "
             f"{MOST_ARRANGEMENTS:,} are"
         )

@@ -110,12 +110,12 @@ def picture(z: Floats, scenes: Scenes) -> dict[str, Any]:
     from sklearn.manifold import MDS
 
     if scenes.n_slots != 2 or len(scenes.sizes) != 2:
-        return {"why": "scenes have not two objects of two types"}
+        return {"why": "scenes have not two objects of two feature groups"}
     objects = [int(np.ravel_multi_index(pair, scenes.sizes)) for pair in product((0, 1), (0, 1))]
     pairs = [(a, b) for a in objects for b in objects if a != b]
     indices = scenes.find(np.array(pairs))
     if (indices < 0).any():
-        return {"why": "a scene of the first two values of both types is missing"}
+        return {"why": "a scene of the first two values of both feature groups is missing"}
     vectors, values = object_vectors(z, scenes, "avg"), value_vectors(z, scenes, by_slot=False)
     mean, table = vectors.mean, vectors.table[0]
     points: list[tuple[str, tuple[int, ...], Any]] = [

@@ -124,7 +124,7 @@ _NUMBERS = (
     ),
     _share("scene retrieved", "retrieval_strict", "greatest cosine is with the scene"),
     _share("in any order", "retrieval_unordered", "or with the one of the same objects"),
-    _share("values", "concept", "recognized, a mean over types; of edits all at once"),
+    _share("values", "concept", "recognized, a mean over feature groups; of edits all at once"),
     _share("objects", "object", "both objects of a pair are recognized"),
     _share("bag of concepts", "floor", "what counting values gets right of objects"),
     _share("best guess", "guess", "the most that values alone can get right of objects"),

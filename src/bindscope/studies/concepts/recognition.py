@@ -135,7 +135,7 @@ class RecognitionTarget(NamedTuple):
 
 TARGETS: Final = {
     "concept": RecognitionTarget(
-        "values, a mean over types; of edits the values of all types at once",
+        "values, a mean over feature groups; of edits those of all groups at once",
         lambda readout, z, scenes: readout.concept_hits(z, scenes).mean(axis=1),
         lambda readout, scenes: expected_of_values(scenes, "mean"),
     ),
@@ -221,8 +221,8 @@ def queries(concepts: Sequence[Floats], objects: Floats, candidates: Integers) -
 def recognize(readout: Readout, z: Floats, scenes: Scenes, resamples: int = RESAMPLES) -> list[Row]:
     """Score embeddings (n, d) of scenes by frozen maps: a row per target and stratum.
 
-    Targets are `concept` (mean over types) and `object`. Embeddings with NaN (what could not be
-    reconstructed) are skipped, and counted.
+    Targets are `concept` (mean over feature groups) and `object`. Embeddings with NaN (what could
+    not be reconstructed) are skipped, and counted.
     """
     return scored(readout, hits_of(readout, z, scenes), scenes, resamples)
 

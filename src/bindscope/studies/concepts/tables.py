@@ -124,7 +124,11 @@ _EMBEDDING_NAMES = (
         null="allowed",
     ),
     count(
-        "concept_type", "", "Of edits: which type's value changes, from 0.", _ROWS, null="allowed"
+        "concept_type",
+        "",
+        "Of edits: the feature group whose value changes, from 0.",
+        _ROWS,
+        null="allowed",
     ),
     Column(
         "strength",
