@@ -278,7 +278,7 @@ def read_objects(
     where, name
         The function and its parameter, for messages.
     kinds
-        The order of the feature groups, if they are the table's; default: that of its columns.
+        Order of the feature groups, if they are the table's; default: that of its columns.
     scenes
         Names of the scenes (N,), in the order of the arrays; None: `scene` has row numbers.
     """

@@ -460,6 +460,6 @@ def _by_kind(arrays: Any, kinds: Sequence[str]) -> list[Any]:
         raise InputError(
             WHERE,
             f"texts['values'] has {', '.join(map(str, arrays))}, and `values` has {has}",
-            "give an array for each feature group, by the name of its column, or a list in their order",
+            "give an array per feature group, by the name of its column, or a list in their order",
         )
     return [arrays[kind] for kind in kinds]
