@@ -27,6 +27,7 @@ def row(model, layer, family, accuracy, **columns):
         "flags": "",
         "accuracy": accuracy,
         "val_loss_bits": 1 - accuracy,
+        "class_pair_accuracy": np.nan,
         **{name: np.nan for lead in LEADS for name in lead.interval},
         **ends("image_majority_lead", 0.2),
     }

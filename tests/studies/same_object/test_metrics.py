@@ -284,6 +284,22 @@ def test_classes_overlap_with_what_is_named_as_counted_by_hand():
         assert either[place] == np.sum((truth == k) | (predicted == k))
 
 
+def test_pairs_of_classes_are_graded_by_equal_names_as_counted_by_hand():
+    tokens = torch.nn.functional.one_hot(SAID, 3).float()
+    optimum = ClassProbabilities(torch.eye(3), torch.zeros(3), classes=torch.tensor([1, 2, 3]))
+    block = block_of(tokens, TRUTH, VALID)
+    assert "class_pair_accuracy" not in optimum.graded(block)
+    right, n = replace(optimum, released=True).graded(block)["class_pair_accuracy"]
+    pairs = [
+        (SAID[image][i] == SAID[image][j]) == (TRUTH[image][i] == TRUTH[image][j])
+        for image in range(2)
+        for i in range(6)
+        for j in range(6)
+        if VALID[image][i] and VALID[image][j]
+    ]
+    assert (right, n) == (sum(map(bool, pairs)), 36 + 25)
+
+
 def test_objects_overlap_with_the_queries_of_the_best_of_all_matchings():
     tokens = torch.nn.functional.one_hot(SAID, 3).float()
     scorer = IdentityProbabilities(torch.eye(3), torch.zeros(3))

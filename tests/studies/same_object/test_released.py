@@ -31,6 +31,7 @@ from bindscope.studies.same_object.scorers.released import (
     DrawnPatches,
     ReleasedForm,
     _Epochs,
+    class_losses,
     pair_losses,
     train_form,
 )
@@ -143,6 +144,26 @@ def test_a_released_quadratic_probe_learns_and_a_linear_one_cannot(
         accuracy[family] = row["accuracy"] - row["majority_accuracy"]
     assert accuracy["quadratic"] > 0.05
     assert accuracy["linear"] < 0.02
+
+
+def test_released_classes_are_chosen_and_graded_by_pairs_of_equal_names(
+    splits: list[PairData],
+) -> None:
+    config = ClassScorer(name="c", family="class_pointwise", fit="released")
+    row = fit_probe(config, *splits, bootstrap_samples=2)[-1].row
+    [fitted] = fit_classes(config, FitTask(splits[0], splits[1]))
+    [block] = PatchPairs(splits[2], fitted.scaling).blocks()
+    named = fitted.scorer.values(block).argmax(-1)  # type: ignore[attr-defined]
+    both = block.valid[:, :, None] & block.valid[:, None, :]
+    alike, equal = (a[:, :, None] == a[:, None, :] for a in (named, block.classes))
+    expected = float((alike == equal)[both].float().mean())
+    assert row["class_pair_accuracy"] == pytest.approx(expected, abs=1e-6)
+    module = torch.nn.Linear(24, int(block.classes.max()) + 1)
+    drawn = DrawnPatches(block.x, block.valid, equal, block.classes)
+    _, right, of = class_losses(module, drawn)
+    assert (len(right), int(of.sum())) == (int(both.sum()), int(both.sum()))
+    optimum = ClassScorer(name="c", family="class_pointwise")
+    assert "class_pair_accuracy" not in fit_probe(optimum, *splits, bootstrap_samples=2)[-1].row
 
 
 def test_released_classes_score_the_product_of_probabilities(splits: list[PairData]) -> None:

@@ -420,6 +420,27 @@ def write_input(table, frame, folder, name):
     return ProductFiles({}, {"parquet": str(folder / f"{name}.parquet")})
 
 
+@pytest.mark.parametrize("released", [True, False])
+def test_the_class_probe_as_the_released_code_grades_it_is_a_line_by_layer(released):
+    grades = {"1": 0.9, "2": 0.8, "4": 0.7}
+    rows = [
+        row(
+            "a",
+            layer,
+            "class_pointwise",
+            0.6,
+            **({"class_pair_accuracy": grade} if released else {}),
+        )
+        for layer, grade in grades.items()
+    ]
+    table = with_groups(whole_table(rows), ())
+    figure = same_object_layers.draw(table, ["a"])
+    drawn = [np.asarray(line.get_ydata(), float).tolist() for line in figure.axes[0].get_lines()]
+    assert any(values == pytest.approx([90, 80, 70]) for values in drawn) == released
+    words = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert ("class, on classes (released)" in words) == released
+
+
 def test_figures_are_drawn_and_the_chapter_names_what_was_found(planted_study, table, tmp_path):
     strata = STRATA.build(planted_study.inputs)
     groups = [{"name": "planted", "models": ["planted-0", "planted-1"]}]

@@ -18,7 +18,7 @@ from bindscope.tables.quantities import Quantity
 RESAMPLES: Final = 1000  # of the test images, for an interval
 # Of the tables; each rises when a quantity is added to it, taken from it or changed.
 VERSIONS: Final = {
-    "same_object": 5,
+    "same_object": 6,
     "same_object_strata": 4,
     "same_object_geometry": 5,
     "same_object_edits": 3,

@@ -126,6 +126,15 @@ _FITS: tuple[Column, ...] = (
         null="allowed",
     ),
     share(
+        "class_pair_accuracy",
+        "share",
+        "Share of the ordered pairs of test patches, each patch with itself too, that are named "
+        "alike where they are of one class and only there: how the IsSameObject paper's code "
+        "grades a class probe. Of `fit: released`.",
+        _FIT,
+        null="allowed",
+    ),
+    share(
         "instance_miou",
         "share",
         "Mean over the objects of the test images: of the sampled "

@@ -66,6 +66,9 @@ LINES: Final[dict[str, tuple[str, Look]]] = {
     ),
     "majority_accuracy": ("majority", {"linestyle": (0, (1, 1.5)), "color": GREY}),
 }
+# How the released code grades the class probe: on pairs of one class, not of one object.
+_BY_NAMES: Final = "class, on classes (released)"
+_NAMED: Final[dict[str, Any]] = {"linestyle": (0, (1, 1)), "color": PINK, "linewidth": 1.0}
 _POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK, "linewidth": 1.0}
 _COLUMNS = 4
 _OF_PROBE = ["dataset", "probe", "family"]
@@ -148,7 +151,8 @@ def same_object_layers(
             axes.tick_params(labelleft=axes in grid.left)
     if words := describe_undrawn(compared):
         note_above(grid.figure, words)
-    return grid.legend(_families(curves), *_rivals(positions), *paper_entry(marks))
+    named = [handle(_BY_NAMES, **_NAMED)] if curves["class_pair_accuracy"].notna().any() else []
+    return grid.legend(_families(curves), *named, *_rivals(positions), *paper_entry(marks))
 
 
 def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: str) -> None:
@@ -156,6 +160,9 @@ def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: st
     lines(axes, rows, _probes(rows), y=measure, by="probe", scale=scale, band=0.15, markersize=3.5)
     if measure == "accuracy":
         _reference(axes.axhline, rows)
+        for _, named in rows[rows["class_pair_accuracy"].notna()].groupby("probe", sort=False):
+            by_layer = named.sort_values("x")
+            axes.plot(by_layer["x"], 100 * by_layer["class_pair_accuracy"], **_NAMED)
     here = (positions["dataset"] == rows["dataset"].iloc[0]) & positions["grid"].isin(rows["grid"])
     for value in positions.loc[here, measure].dropna():
         axes.axhline(scale * value, **_POSITION)

@@ -62,7 +62,11 @@ from bindscope.studies.same_object.scorers.convex import (
     optimum_columns,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND, Covariance, solved
-from bindscope.studies.same_object.scorers.released import standardised, train_classes
+from bindscope.studies.same_object.scorers.released import (
+    pairs_of_names,
+    standardised,
+    train_classes,
+)
 
 SURE = 1e-9  # the least distance of a probability from 0 and 1
 
@@ -96,9 +100,11 @@ class ClassProbabilities(Probabilities):
     """Softmax regression of classes."""
 
     classes: Tensor = field(kw_only=True)  # the C classes, rising, int64; those of train
+    # Whether it is also graded as in the released code: by pairs of equal names and classes.
+    released: bool = False
 
     def graded(self, block: PairBlock) -> dict[str, tuple[Any, Any]]:
-        """Return the overlap of each class with the patches that are named so."""
+        """Return the overlap of each class with the patches that are named so, and as released."""
         named = self.classes[self.values(block).argmax(-1)]
         predicted, true = (
             (labels[block.valid][:, None] == self.classes) for labels in (named, block.classes)
@@ -106,7 +112,11 @@ class ClassProbabilities(Probabilities):
         both, either = (
             counts.sum(0).cpu().numpy() for counts in (predicted & true, predicted | true)
         )
-        return {"class_miou": (both, either)}
+        grades: dict[str, tuple[Any, Any]] = {"class_miou": (both, either)}
+        if self.released:
+            right, pairs = pairs_of_names(named, block.classes, block.valid)
+            grades["class_pair_accuracy"] = int(right.sum()), int(pairs.sum())
+        return grades
 
 
 def same_shares(pairs: PatchPairs, classes: Tensor, edges: Sequence[float] = ()) -> Tensor:
@@ -224,7 +234,8 @@ def released_classes(task: FitTask, scaling: Standardiser) -> tuple[ClassProbabi
     weights = standardised(trained.weights, scaling)
     weight, bias = (weights[name].to(task.device) for name in ("weights", "bias"))
     shares = torch.ones(len(present), device=task.device)
-    return ClassProbabilities(weight, bias, shares, classes=classes), trained.steps
+    scorer = ClassProbabilities(weight, bias, shares, classes=classes, released=True)
+    return scorer, trained.steps
 
 
 def fit_classes(config: ClassScorer, task: FitTask) -> list[FittedProbe]:

@@ -116,10 +116,20 @@ def pair_losses(module: nn.Module, drawn: DrawnPatches) -> tuple[Tensor, Tensor,
 
 
 def class_losses(module: nn.Module, drawn: DrawnPatches) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss of a step's patches in nats, and which are named right, of which."""
-    known = drawn.valid & (drawn.classes >= 0)
-    values, names = module(drawn.x)[known], drawn.classes[known]
-    return cross_entropy(values, names), values.argmax(-1) == names, known
+    """Return the loss of a step's patches in nats, and which of their pairs are right, of which."""
+    known, values = drawn.valid & (drawn.classes >= 0), module(drawn.x)
+    loss = cross_entropy(values[known], drawn.classes[known])
+    return loss, *pairs_of_names(values.argmax(-1), drawn.classes, known)
+
+
+def pairs_of_names(named: Tensor, classes: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which ordered pairs of patches (B, m) are named alike as their classes are, of which.
+
+    Each patch with itself is among them, as in the released code.
+    """
+    both = known[:, :, None] & known[:, None, :]
+    alike, equal = (labels[:, :, None] == labels[:, None, :] for labels in (named, classes))
+    return (alike == equal)[both], both
 
 
 LossFunction = Callable[[nn.Module, DrawnPatches], tuple[Tensor, Tensor, Tensor]]
@@ -203,7 +213,7 @@ def _train(
         lambda step: RATE * DROP ** (step // epochs.steps // DROP_AFTER),
         lambda fitted: Adam(fitted.parameters(), 0.0),
         lambda step: step % epochs.steps == 0,
-        unit="errors a pair or patch",
+        unit="errors a pair",
     )
     run = Run("released", module.to(task.device))
     Descent([run], epochs, plan, take(task.checkpoints)).fit()
