@@ -15,7 +15,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id.cost import _engine
 from bindscope.studies.binding_id.experiments.positions import RELEASED, SHARES
-from bindscope.studies.binding_id.figures import binding_id_sweeps
+from bindscope.studies.binding_id.figures import binding_id, binding_id_sweeps
 from bindscope.studies.binding_id.findings import with_outcomes
 from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.published_figures import (
@@ -86,6 +86,13 @@ def test_ten_conditions_have_a_map_and_four_answers_a_curve(released: pd.DataFra
     for axes, tokens in zip(panels, RELEASED.values(), strict=True):
         assert len(axes.lines) == 4
         assert all(line.get_xdata().tolist() == list(tokens) for line in axes.lines)
+
+
+def test_the_scale_of_answers_names_the_rows_that_are_counted(released: pd.DataFrame) -> None:
+    assert binding_id.draw(table=released).axes[-1].get_ylabel() == "fraction of 20 rows"
+    several = [released, released.assign(model="n", n_rows=released["n_rows"] * 2)]
+    figure = binding_id.draw(table=pd.concat(several, ignore_index=True))
+    assert figure.axes[-1].get_ylabel() == "fraction of rows"
 
 
 def test_outcomes_of_the_paper_stand_beside_ours(released: pd.DataFrame) -> None:

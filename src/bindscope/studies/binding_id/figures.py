@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def binding_id(table: pd.DataFrame) -> Figure:
             continue
         image = _answers(axes, condition_rows, axes in grid.left, axes in grid.bottom)
     grid.label(y=[name.replace(" (", "\n(") for name in names], fontsize=7)
-    share_bar(grid.figure, image, list(grid.panels.values()))
+    share_bar(grid.figure, image, list(grid.panels.values()), set(rows["n_rows"]))
     if note:
         note_above(grid.figure, note)
     return grid.figure
@@ -107,10 +108,11 @@ def _roles_of(letter: str) -> list[str]:
     return [label_role(letter, number, _ROLES) for number in range(2 * _ROLES)]
 
 
-def share_bar(canvas: Any, image: Any, panels: list[Axes]) -> None:
-    """Put the scale of maps of shares beside them."""
+def share_bar(canvas: Any, image: Any, panels: list[Axes], n_rows: Collection[int] = ()) -> None:
+    """Put the scale of maps of shares beside them; it says of how many rows, if all agree."""
     bar = canvas.colorbar(image, ax=panels, fraction=0.02, aspect=30, pad=0.01)
-    bar.set_label("fraction of rows", fontsize=7.5)
+    rows = f"{next(iter(n_rows)):,} rows" if len(n_rows) == 1 else "rows"
+    bar.set_label(f"fraction of {rows}", fontsize=7.5)
     bar.ax.tick_params(labelsize=7)
     bar.outline.set_visible(False)
 
