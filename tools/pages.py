@@ -144,7 +144,8 @@ def papers_page() -> str:
         "`make run CONFIG=config/presets/<preset>.yaml`; [presets](presets.md) says what it",
         "needs.\n",
         "*Same*: data, sizes, splits, fit and selection are the paper's; random draws (patches,",
-        "order of scenes) may be ours. *Differs*: the reason says how.",
+        "order of scenes) may be ours, and resized photos are rounded to 8 bits. *Differs*: the",
+        "reason says how.",
         "*Not possible here*: the reason says what is missing. No preset ran on the papers'",
         "weights where bindscope was built: *same* is about the protocol, not about a number.\n",
     ]
