@@ -328,7 +328,10 @@ def binding_complexity(table: pd.DataFrame, published: pd.DataFrame | None = Non
     few = "No approximator was fitted at three coverages or more."
     rows = curves_of(rows, ["name", "variant"], "fitted_share", few)
     grid, look = _approximators(
-        rows, whats, "fitted_share", lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s"
+        rows,
+        whats,
+        "fitted_share",
+        lambda key: f"{key[0].replace(chr(10), ', ')}: {APPROXIMATED[key[1]]}",
     )
     grid.label("fraction of objects for fitting", "fraction of scenes")
     entry = _stars(beside(rows, published), grid, panel=("name", "measure"), x="coverage")
