@@ -341,7 +341,16 @@ def test_snippets_run_as_they_are_written(
         out = capsys.readouterr().out
         assert any(words in out for words in ("≥ 4.5", "points above", "objects: 100.0 %"))
         if "same_object" in code and page == "docs/arrays.md":
-            assert f"```text\n{out}```" in (ROOT / page).read_text()
+            assert_same_output(out, (ROOT / page).read_text())
+
+
+def assert_same_output(out: str, text: str) -> None:
+    """The page prints this, but for what rounding on another type of CPU moves: .2 points."""
+    number = re.compile(r"\d+\.\d")
+    printed = [block.partition("```")[0] for block in text.split("```text\n")[1:]]
+    (like,) = [block for block in printed if number.sub("", block) == number.sub("", out)]
+    quoted, found = ([float(x) for x in number.findall(block)] for block in (like, out))
+    np.testing.assert_allclose(found, quoted, rtol=0, atol=0.2)
 
 
 @pytest.mark.slow
