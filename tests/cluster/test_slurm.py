@@ -151,7 +151,7 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
     assert clone.results() == local.results()
     assert clone.would_run().total() == 0
     with capsys.disabled():
-        print(f"\n{table(jobs, wall, count(log))}")
+        print(f"\n{table(jobs, wall, count(snakemakes))}")
 
 
 def select(jobs: list[Submission], comment: str) -> list[Submission]:
