@@ -24,7 +24,7 @@ def test_lines_bars_intervals_and_cells_say_their_values() -> None:
     panel.plot([1, 2], [0.25, -0.5], marker="o", color="#0072B2")
     panel.axhline(0.1)
     panel.set(title="a panel", xlabel="layer", ylabel="bits")
-    middle.barh([0, 1], [3, 4])
+    middle.barh([0, 1, 2], [3, 4, np.nan])  # NaN: nothing is drawn, and nothing said
     middle.plot([2.5, 3.5], [0, 0], color="#1A1A1A")
     middle.set_yticks([0, 1], ["first", "second"])
     middle.set_xlabel("count")

@@ -148,8 +148,8 @@ def _of_bars(axes: Axes, series: _Series) -> Iterator[Mark]:
         lie = bars.orientation == "horizontal"
         ticks = _ticks(axes.yaxis if lie else axes.xaxis)
         for bar in bars.patches:
-            if not isinstance(bar, Rectangle) or not bar.get_width() * bar.get_height():
-                continue
+            if not isinstance(bar, Rectangle) or not abs(bar.get_width() * bar.get_height()) > 0:
+                continue  # nothing is drawn; NaN is not above 0
             at = bar.get_y() + bar.get_height() / 2 if lie else bar.get_x() + bar.get_width() / 2
             value = bar.get_width() if lie else bar.get_height()
             x, y = bar.get_xy()

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sample_tables import make_row, make_table, priors_table, statistics_table, words
 
+from bindscope.figures.hover import collect_marks
 from bindscope.studies.binding_information.figures.bars import natural, tokens
 from bindscope.studies.binding_information.figures.curves import (
     complexity,
@@ -162,3 +163,12 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
     unnamed = named.assign(model="")  # the least and the largest of all models
     stars = natural.draw(paper, assigned(10.0), ["photos"], CELLS, MODELS, unnamed)
     assert np.allclose(positions(stars.axes[0], "*"), [[39.9, -0.4], [47.0, -0.4]])
+
+
+def test_where_the_features_leave_no_pairing_open_no_share_is_drawn():
+    table = make_table(rows_of("assumed_prior")).assign(h_object_given_feature_bits=0.0)
+    figure = natural.draw(table, priors_table(["photos"]), ["photos"], CELLS, MODELS)
+    share, bits, _ = figure.axes
+    assert np.isnan([bar.get_width() for bar in share.patches]).all()
+    assert np.isfinite([bar.get_width() for bar in bits.patches]).all()
+    assert not [mark for mark in collect_marks(figure) if mark.text.startswith("β*")]
