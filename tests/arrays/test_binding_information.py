@@ -349,8 +349,8 @@ def assert_same_output(out: str, text: str) -> None:
     number = re.compile(r"\d+\.\d")
     printed = [block.partition("```")[0] for block in text.split("```text\n")[1:]]
     (like,) = [block for block in printed if number.sub("", block) == number.sub("", out)]
-    quoted, found = ([float(x) for x in number.findall(block)] for block in (like, out))
-    np.testing.assert_allclose(found, quoted, rtol=0, atol=0.2)
+    quoted, measured = ([float(x) for x in number.findall(block)] for block in (like, out))
+    np.testing.assert_allclose(measured, quoted, rtol=0, atol=0.2)
 
 
 @pytest.mark.slow
