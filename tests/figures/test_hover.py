@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bindscope.figures.colors import LARGEST_SVG_BYTES
-from bindscope.figures.hover import collect_marks
+from bindscope.figures.hover import collect_marks, moved_right
 from bindscope.figures.style import handle, legend_below, new_figure, placeholder, save
 
 RECT = re.compile(
@@ -43,6 +43,22 @@ def test_lines_bars_intervals_and_cells_say_their_values() -> None:
     names = [mark.names for mark in collect_marks(figure)]
     assert names[0] == ("a panel", "linear")
     assert names[2] == ("first",)
+
+
+def test_a_line_that_counts_from_elsewhere_says_its_value_where_it_is_drawn() -> None:
+    axes = new_figure(2).subplots()
+    axes.set_yticks([0, 1], ["first", "second"])
+    place = moved_right(axes, 10.0)
+    axes.plot([2.5, 3.5], [0, 0], transform=place, label="interval")
+    axes.plot([3], [1], "o", transform=place, label="seed")
+    axes.plot([4, 4], [-0.5, 1.5], transform=place, label="a baseline, across rows")
+    marks = collect_marks(axes.figure.figure)
+    assert [mark.text for mark in marks] == [
+        "first, interval: 2.5 to 3.5",
+        "second, seed: 3",
+        "a baseline, across rows: 4",
+    ]
+    assert [mark.box[0][0] for mark in marks] == [12.5, 13, 14]
 
 
 def test_long_lines_have_few_marks_and_images_none() -> None:

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, ScalarFormatter
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Affine2D, Bbox, IdentityTransform, Transform
 
 from bindscope.tables.numbers import number
 
@@ -59,6 +59,11 @@ class Mark:
     text: str
     names: tuple[str, ...]
     artist: Artist
+
+
+def moved_right(axes: Axes, start: float) -> Transform:
+    """Return the transform of lines whose values count from `start` of an axis, as marks do."""
+    return Affine2D().translate(start, 0.0) + axes.transData
 
 
 def collect_marks(figure: Figure) -> list[Mark]:
@@ -116,7 +121,7 @@ class _Series:
 
     def name(self, artist: Line2D | Patch) -> str:
         label = str(artist.get_label())
-        return self._names.get(_look(artist), "" if label.startswith("_") else label)
+        return self._names.get(_look(artist), "") if label.startswith("_") else label
 
 
 def _look(artist: Line2D | Patch) -> tuple[str, ...]:
@@ -163,12 +168,13 @@ def _of_lines(axes: Axes, series: _Series) -> Iterator[Mark]:
     rows, columns = _ticks(axes.yaxis), _ticks(axes.xaxis)
     label_x, label_y = _axis_label(axes, "x"), _axis_label(axes, "y")
     for line in axes.lines:
-        if line.get_transform() != axes.transData:
+        moved = line.get_transform() - axes.transData
+        if not isinstance(moved, IdentityTransform | Affine2D):
             continue  # a line across the panel
         points = np.column_stack([np.asarray(v, float) for v in line.get_data()])
         points = points[np.isfinite(points).all(axis=1)]
         if len(points) == 2 and (points[0] == points[1]).any():
-            yield from _of_interval(axes, line, points, series.name(line))
+            yield from _of_interval(axes, line, points, moved, series.name(line))
             continue
         keep = np.unique(np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).astype(int))
         for x, y in points[keep] if len(points) else ():
@@ -178,10 +184,13 @@ def _of_lines(axes: Axes, series: _Series) -> Iterator[Mark]:
             )
             names = (_title(axes), row, column, series.name(line))
             text = "; ".join(word.strip() for word in words)
-            yield _mark(((x, y), (x, y)), axes, names, text, line)
+            place = tuple(moved.transform((x, y)))
+            yield _mark((place, place), axes, names, text, line)
 
 
-def _of_interval(axes: Axes, line: Line2D, ends: Any, name: str) -> Iterator[Mark]:
+def _of_interval(
+    axes: Axes, line: Line2D, ends: Any, moved: Transform, name: str
+) -> Iterator[Mark]:
     lies = ends[0][1] == ends[1][1]
     low, high = sorted(ends[:, 0] if lies else ends[:, 1])
     row = (
@@ -189,8 +198,11 @@ def _of_interval(axes: Axes, line: Line2D, ends: Any, name: str) -> Iterator[Mar
         if lies
         else _tick_at(_ticks(axes.xaxis), ends[0][0])
     )
-    box = (tuple(ends.min(axis=0)), tuple(ends.max(axis=0)))
     text = f"{_number(low)} to {_number(high)}"
+    if not lies and _ticks(axes.yaxis):  # across rows: the value is where it stands
+        row, text = "", _number(ends[0][0])
+    ends = moved.transform(ends)
+    box = (tuple(ends.min(axis=0)), tuple(ends.max(axis=0)))
     yield _mark(box, axes, (_title(axes), row, name), text, line)
 
 

@@ -147,7 +147,10 @@ def _matrix(judgments: Sequence[Judgment]) -> PageTable:
     if not any(condition for _, condition in rows):
         del columns[1]
         cells = [(row[0], *row[2:]) for row in cells]
-    legend = "; ".join(f"{mark} {verdict}" for verdict, mark in MARKS.items())
+    verdicts = {judgment.verdict for judgment in judgments}
+    legend = "; ".join(
+        f"{mark} {verdict}" for verdict, mark in MARKS.items() if verdict in verdicts
+    )
     return PageTable(f"Verdicts by model ({legend})", tuple(columns), tuple(cells), is_sorted=True)
 
 

@@ -295,10 +295,10 @@ STUDY = Study(
             "figures.parts:parts_layers",
             "Features, counts and pairing by layer",
             "Fraction of each part that the probe (of several, the best by validation) decodes "
-            "from each layer, a lower bound. Dots: training seeds; bands: 95 % intervals over "
-            "them; a model with its own name is one seed. Layer 0: input of the first block; last "
-            "point: after the last norm. Where lines separate, features are decodable, pairing is "
-            "not.",
+            "from each layer, a lower bound. Layers: outputs of blocks; 0 is the input of the "
+            "first.{training seeds| Dots: training seeds; bands: 95 % intervals over them; a model "
+            "with its own name is one seed.} Features above pairing: features are "
+            "decodable, their pairing less.",
             _table_where(lambda *run: _several_layers(*run) and last_layer_fits(*run)),
         ),
         _figure(
@@ -315,11 +315,12 @@ STUDY = Study(
         _figure(
             "figures.bars:tokens",
             "Object information by token input and probe",
-            "Bits per scene about the objects (features, counts, pairing) in the last "
+            "Bits per scene about the objects in the last "
             "layer, by token input and probe. Bars: lower bounds; lines: 95 % intervals over "
-            "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
-            "problem paper's formula, H(O) - CE; crosses: the same without a representation"
-            "{published value|; stars: published values, hollow if protocol or input differ}.",
+            "training seeds for groups, else over test scenes; H(O): all there is"
+            "{paper's formula|. Diamonds: the binding problem paper's formula, H(O) \u2212 CE; "
+            "crosses: the same without a representation}{published value|; stars: published values,"
+            " hollow if protocol or input differ}.",
             _tokens,
             _PUBLISHED,
         ),
@@ -327,10 +328,10 @@ STUDY = Study(
             "figures.curves:layers",
             "Binding information by layer",
             "Fraction of binding information (counts and pairing) decoded from each layer. Solid: "
-            "lower bounds; dashed: the binding problem paper's formula, no bound. Bands: 95 % "
-            "intervals over training seeds for groups, else over test scenes; a model with its own "
-            "name is one seed. Open markers: after the last norm. Where a solid line rises, the "
-            "probe can decode it.",
+            "lower bounds{paper's formula|; dashed: the binding problem paper's formula, no bound}."
+            " Bands: 95 % intervals over training seeds for groups, else over test scenes; a model "
+            "with its own name is one seed.{after the last norm| Open markers: after the last "
+            "norm.} Where a solid line rises, the probe can decode it.",
             _table_where(_several_layers),
         ),
         _figure(
@@ -357,18 +358,18 @@ STUDY = Study(
         _figure(
             "figures.training:training",
             "Training and validation losses",
-            "Losses during training. First row, of models trained in this run: their objective, on "
-            "training (thin) and validation scenes (thick). Other rows: validation loss of probes "
-            "on the last layer, in bits per scene; the linear family's ridge strengths follow one "
-            "another. A curve that still falls at its end has not converged. Single fits, without "
-            "intervals.",
+            "Losses during training.{models: training loss| First row, of models trained in this "
+            "run: their objective, on training (thin) and validation scenes (thick).} Of probes: "
+            "validation loss on the last layer, in bits per scene; the linear family's ridge "
+            "strengths follow one another. A curve that still falls at its end has not "
+            "converged. Single fits, without intervals.",
             _training,
         ),
         _figure(
             "figures.training:learning_curve",
             "Decoded bits by number of training scenes",
             "Bits decoded from the test scenes by the same probe, fitted to more and more training "
-            "scenes: features, counts, pairing. Solid: lower bounds, 95 % intervals over test "
+            "scenes, by part. Solid: lower bounds, 95 % intervals over test "
             "scenes; dotted: entropy; dashed: fitted asymptote, no bound. "
             "A line that still rises means that more training scenes would decode more.",
             _learning_curve,
@@ -379,7 +380,7 @@ STUDY = Study(
             "Bits per scene that a probe saves over the scene distribution, added up over the "
             "values of each feature group, and over objects beyond the features. Boxes: bits "
             "without a representation. Means over test scenes, without intervals. Compare models "
-            "within a column. Negative: worse than the distribution alone.",
+            "within a column.{\u2212| Negative: worse than the distribution alone.}",
             _breakdown,
         ),
         _figure(

@@ -111,7 +111,8 @@ STUDY = Study(
             "Scene embeddings as sums of one vector per object. Left: R2 out of sample; middle: "
             "retrieval of the scene (or the scene in the other order); right: objects that a probe "
             "decodes from the sum. Filled: object vectors; hollow: sums of value vectors, which "
-            "hold no pairing; gray tick: counting; star: published. No intervals are drawn.",
+            "hold no pairing; gray tick: counting values{published|; star: published}. No "
+            "intervals are drawn.",
             _measured_by("concept_geometry"),
             _PUBLISHED,
         ),
@@ -120,9 +121,9 @@ STUDY = Study(
             "Decoding after a part was subtracted",
             "Probes fitted again after a least-squares part of embeddings was subtracted: values "
             "(left) and objects (right) decoded, by the part. Controls subtract the part of "
-            "exchanged values or objects. Gray tick: counting values; star: published. No "
-            "intervals are drawn. A part encodes what its subtraction lowers and that of its "
-            "control does not.",
+            "exchanged values or objects. Gray tick: counting values{published|; star: "
+            "published}. No intervals are drawn. A part encodes what its subtraction "
+            "lowers and that of its control does not.",
             _measured_by("concept_geometry"),
             _PUBLISHED,
         ),
@@ -131,8 +132,8 @@ STUDY = Study(
             "Retrieval and decoding after an edit, by estimator",
             "One object of a scene exchanged in its embedding, strength 1, by estimator of the "
             "objects' vectors: the real scene is retrieved first (left), probes decode the new "
-            "values (middle), the probe decodes the new pair (right). Gray tick: counting values; "
-            "star: published. Fractions of edits; no intervals are drawn.",
+            "values (middle), the probe decodes the new pair (right). Gray tick: counting values"
+            "{published|; star: published}. Fractions of edits; no intervals are drawn.",
             _whole_edits,
             _PUBLISHED,
         ),
@@ -152,7 +153,8 @@ STUDY = Study(
             "Accuracy of probes on embeddings that regressors predict for scenes of unseen "
             "objects, by the fraction of objects that the regressors are fitted on (coverage). "
             "Bands: 95 % intervals over objects. Dotted: counting values only. A line above the "
-            "dotted one generalizes the pairing to new objects. Stars: published bounds.",
+            "dotted one generalizes the pairing to new objects.{published| Stars: published "
+            "bounds.}",
             _coverages,
             _PUBLISHED,
         ),

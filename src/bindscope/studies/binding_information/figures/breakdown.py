@@ -188,7 +188,8 @@ def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[NamedValues]
         color = GREY if part < len(groups) else BLUE
         for y, b in enumerate(breakdowns.values()):
             saved, prior = b.saved[part], b.prior[part]
-            bar_in_box(axes, y, 0, prior, max(saved, 0.0), number(saved), color=color)
+            words, name = number(saved), names[part]
+            bar_in_box(axes, y, 0, prior, max(saved, 0.0), words, name=name, color=color)
         axes.set_title(names[part], fontsize=8, color=color)
         axes.set_xlabel(f"of {number(widest[part])} bits", fontsize=7.5)
         axes.set_xlim(0, max(1.005 * widest[part], _SMALLEST_BITS))

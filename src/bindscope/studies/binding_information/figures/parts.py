@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, broken, facets, wrapped
 from bindscope.figures.figure import curves_of, figure, some
+from bindscope.figures.hover import moved_right
 from bindscope.figures.style import handle, legend_below, new_figure, zero_line
 from bindscope.studies.binding_information.figures.shared import (
     LABEL_ROWS,
@@ -173,8 +174,7 @@ def _panel(
     last = y - 0.4
     for part, start, bits in boxes:
         values = strongest_baselines(table, dataset, part)
-        shifted = {name: start + value for name, value in values.items()}
-        baseline_lines(axes, shifted, (0.5, last), start + bits / 2)
+        baseline_lines(axes, values, (0.5, last), start, bits / 2)
     axes.set_ylim(last + LABEL_ROWS * len(strongest_baselines(table, dataset, WHOLE)), -0.55)
     axes.set_xlim(-0.005 * boxes[-1].start, boxes[-1].start + 1.005 * boxes[-1].bits)
     hide_frame(axes)
@@ -236,15 +236,28 @@ def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[Box]) -> None:
 
 def part_bar(axes: Axes, y: float, box: Box, value: float, words: str, **look: Any) -> None:
     """Draw what is decoded of a part, bits, in its box, and say it in words."""
-    bar_in_box(axes, y, box.start, box.bits, value, words, color=COLORS[box.part], **look)
+    name, color = WORDS[box.part], COLORS[box.part]
+    bar_in_box(axes, y, box.start, box.bits, value, words, name=name, color=color, **look)
 
 
 def bar_in_box(
-    axes: Axes, y: float, start: float, bits: float, value: float, words: str, **look: Any
+    axes: Axes,
+    y: float,
+    start: float,
+    bits: float,
+    value: float,
+    words: str,
+    *,
+    name: str,
+    **look: Any,
 ) -> None:
-    """Draw a bar in a box `bits` wide, with words in the longer of its two parts."""
-    axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
-    axes.barh(y, value, _BAR, left=start, linewidth=0, **look)
+    """Draw a bar in a box `bits` wide, with words in the longer of its two parts.
+
+    `name` is that of both: what is decoded, and all there is.
+    """
+    axes.barh(y, bits, _BAR, left=start, **_OUTLINE)[0].set_label(f"entropy of {name}")
+    bar = axes.barh(y, value, _BAR, left=start, linewidth=0, **look)
+    bar[0].set_label(f"{name} decoded")
     inside = value > _WIDE * bits
     axes.annotate(
         words,
@@ -271,8 +284,11 @@ def _seeds(axes: Axes, y: float, here: Quoted, box: Box) -> None:
         return
     estimate, values = here.best(box.part), here.single[box.part.value].to_numpy(float)
     ends = np.minimum([estimate.low, estimate.high], box.bits)
-    axes.plot(box.start + ends, [y, y], color=INK, linewidth=1.2, zorder=4)
-    axes.plot(box.start + values, [y] * len(values), **_SEED)
+    line: dict[str, Any] = {"transform": moved_right(axes, box.start)}
+    name = f"{WORDS[box.part]}, 95 % interval over training seeds"
+    axes.plot(ends, [y, y], color=INK, linewidth=1.2, zorder=4, label=name, **line)
+    name = f"{WORDS[box.part]}, training seed"
+    axes.plot(values, [y] * len(values), **_SEED, label=name, **line)
 
 
 def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[Box]) -> None:

@@ -20,6 +20,7 @@ from matplotlib.patches import Patch
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.figure import Read
+from bindscope.figures.hover import moved_right
 from bindscope.figures.style import PAPER_MARK, handle, legend_below
 from bindscope.models.baselines import BASELINES
 from bindscope.studies.binding_information.families import Label
@@ -106,20 +107,21 @@ def baseline_look(name: str) -> dict[str, Any]:
 
 
 def baseline_lines(
-    axes: Axes, values: Mapping[str, float], rows: tuple[float, float], middle: float
+    axes: Axes, values: Mapping[str, float], rows: tuple[float, float], start: float, middle: float
 ) -> None:
     """Draw baselines as lines across the rows, from the first down to the last, labels below them.
 
-    `values` are `views.strongest_baselines`. A label takes `LABEL_ROWS`, and stands on that side of
-    its line where `middle` is.
+    `values` are `views.strongest_baselines`, counted from `start`. A label takes `LABEL_ROWS`, and
+    stands on that side of its line where `middle` is.
     """
     first, last = rows
     for i, (name, value) in enumerate(values.items()):
         end, side = last + LABEL_ROWS * (i + 0.5), 1 if value < middle else -1
-        axes.plot([value, value], [first, end], **baseline_look(name))
+        words, place = BASELINES[name].words, moved_right(axes, start)
+        axes.plot([value, value], [first, end], **baseline_look(name), label=words, transform=place)
         axes.annotate(
-            BASELINES[name].words,
-            (value, end),
+            words,
+            (start + value, end),
             xytext=(3 * side, 0),
             textcoords="offset points",
             va="center",
