@@ -135,12 +135,13 @@ def test_a_scene_without_room_is_named() -> None:
 
 @pytest.mark.parametrize("placement", ["uniform", "grid"])
 def test_a_canvas_too_small_for_any_arrangement_is_refused(placement: str) -> None:
-    drawn = _dataset(size_px=61, object_px=18, margin_px=2, placement=placement)
-    with pytest.raises(ConfigError, match="set size_px to at least 62"):
-        render_scenes(drawn, "train", 0, np.zeros((0, 36), np.uint8))
-    touching = _dataset(size_px=57, object_px=18, margin_px=2, gap_px=0, placement=placement)
-    with pytest.raises(ConfigError, match="set size_px to at least 58"):
-        render_scenes(touching, "train", 0, np.zeros((0, 36), np.uint8))
+    for size, gap, least in ((61, None, 62), (57, 0, 58)):
+        sizes = {"size_px": size, "object_px": 18, "margin_px": 2, "gap_px": gap}
+        with pytest.raises(ValueError, match=f"set render.size_px to at least {least}"):
+            _dataset(**sizes, placement=placement)
+        with pytest.raises(ConfigError, match=f"set size_px to at least {least}"):
+            Canvas(size, 18, 2, 9, gap).check("a dataset")
+        _dataset(**{**sizes, "size_px": least}, placement=placement)
 
 
 def test_codes_and_datasets_that_cannot_be_drawn_are_refused() -> None:

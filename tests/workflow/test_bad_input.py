@@ -46,6 +46,11 @@ MISTAKES = {
         "datasets.0.space: min_objects is 7, but the feature groups make only 6 cells",
         "config/README.md lists every key",
     ),
+    "objects that do not fit their image together": (
+        {"datasets.0.render.object_px": 20},
+        "datasets.0: 3 objects of 20 px with margins of 1 px do not fit an image of 32 px",
+        "config/README.md lists every key",
+    ),
     "a split without feature codes": (
         {"datasets.0.split": {"rule": "hashed_feature_codes", "buckets": 5000}},
         "datasets.tiny.split.val: none of the space's 15 feature codes falls into the val split",

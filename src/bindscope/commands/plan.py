@@ -73,8 +73,9 @@ def explain(graph: Graph, jobs: Iterable[tuple[str, Sequence[str], str]]) -> str
     for rule, outputs, reason in jobs:
         if rule != "all":
             counts[rule, _why(reason, products.get(outputs[0]) if outputs else None)] += 1
+    n_jobs = counts.total()
     lines = [f"{n:5d}  {rule:28s} {why}" for (rule, why), n in counts.items()]
-    return "\n".join([*lines, f"{counts.total():5d}  jobs"])
+    return "\n".join([*lines, f"{n_jobs:5d}  {'job' if n_jobs == 1 else 'jobs'}"])
 
 
 def _why(reason: str, product: Product | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import isqrt, prod
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -184,6 +184,19 @@ class ShapesRenderer(ConfigModel):
                 f"does not fit an image of {self.size_px} px"
             )
         return self
+
+    def crowding(self, n_objects: int) -> str | None:
+        """Say that no arrangement of so many objects fits the image."""
+        pitch = self.object_px + (self.margin_px if self.gap_px is None else self.gap_px)
+        around = 2 * self.margin_px - (pitch - self.object_px)
+        least = around + pitch * (isqrt(max(n_objects - 1, 0)) + 1)
+        if self.size_px >= least:
+            return None
+        return (
+            f"{n_objects} objects of {self.object_px} px with margins of {self.margin_px} px do "
+            f"not fit an image of {self.size_px} px, however they are placed: set render.size_px "
+            f"to at least {least}, or lower render.object_px or the space's number of objects"
+        )
 
 
 AnyRenderer = Annotated[
@@ -407,4 +420,6 @@ def _drawn_problem(dataset: Dataset) -> str | None:
             f"space.max_objects is {dataset.space.max_objects}, and the feature groups make only "
             f"{cells} different objects, each at most once in a scene: give at most {cells}"
         )
+    if isinstance(dataset.render, ShapesRenderer):
+        return dataset.render.crowding(_object_numbers(dataset.space)[1])
     return None
