@@ -13,7 +13,7 @@ import torch
 import bindscope as bs
 from bindscope.arrays.inputs import read_objects
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.measure import _by_kind, _read_scenes
+from bindscope.studies.concepts.measure import _by_group, _read_scenes
 from bindscope.studies.same_object.measure import _classes_of_table
 
 N = 60
@@ -125,12 +125,12 @@ def test_rows_without_slots_say_their_order_only_where_scenes_are_together() -> 
 
 def test_texts_of_values_are_taken_by_name() -> None:
     arrays = {"shape": np.zeros((5, 2)), "color": np.ones((4, 2))}
-    assert [len(array) for array in _by_kind(arrays, ("color", "shape"))] == [4, 5]
-    assert [len(array) for array in _by_kind([*arrays.values()], ("color", "shape"))] == [5, 4]
+    assert [len(array) for array in _by_group(arrays, ("color", "shape"))] == [4, 5]
+    assert [len(array) for array in _by_group([*arrays.values()], ("color", "shape"))] == [5, 4]
     with pytest.raises(InputError, match="has shape, hue, and `values` has color, shape"):
-        _by_kind({"shape": 0, "hue": 0}, ("color", "shape"))
-    with pytest.raises(InputError, match="no names of kinds"):
-        _by_kind(arrays, ())
+        _by_group({"shape": 0, "hue": 0}, ("color", "shape"))
+    with pytest.raises(InputError, match="no names of groups"):
+        _by_group(arrays, ())
 
 
 def test_classes_of_segments_are_read_by_value_and_once() -> None:

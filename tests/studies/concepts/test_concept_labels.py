@@ -34,7 +34,7 @@ FIGURES = (
     "binding_complexity",
     "dual_complexity",
 )
-WORDS = ("POOLS", "SUMS", "_ESTIMATORS", "EDITS", "AT_STRENGTH_1", "REMOVED", "APPROXIMATED")
+WORDS = ("POOLS", "SUMS", "ESTIMATORS", "EDITS", "AT_STRENGTH_1", "PARTS", "APPROXIMATED")
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 
 

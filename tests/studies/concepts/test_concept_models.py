@@ -123,14 +123,14 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.
     assert set(correlations.index) == {
         "all",
         WITHIN,
-        "product (planted), 8x8, queries train_only",
-        "mlp, 8x8, queries train_only",
+        "product (planted), 8x8, queries: training objects",
+        "mlp, 8x8, queries: training objects",
     }
     overall = correlations.loc["all"]
     assert overall["correlation"] == pytest.approx(1)
     assert (overall["n_models"], overall["n_groups"]) == (12, 6)
     assert overall["correlation_low"] > 0
-    of_products = correlations.loc["product (planted), 8x8, queries train_only"]
+    of_products = correlations.loc["product (planted), 8x8, queries: training objects"]
     assert np.isnan(of_products["correlation_low"])
     constant = correlated(by_rule.assign(measure=0.5), "all")
     assert constant["correlation"].isna().all()  # the same in all

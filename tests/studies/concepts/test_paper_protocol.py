@@ -233,15 +233,15 @@ def test_published_numbers_stand_beside_ours_where_the_protocol_agrees(
 ) -> None:
     table = rows_of("texts", "clip-b32", "text")
     geometry = figures.concept_geometry.draw(table=table, published=published)
-    assert stars(geometry) == [[0.9, 0.92], [0.97], [0.99]]
+    assert stars(geometry) == [[0.9, 0.92], [97], [99]]
     removal = figures.concept_removal.draw(table=table, published=published)
-    assert stars(removal) == [[0.05, 0.06, 0.92, 0.96, 1.0], [0.04, 0.99, 0.99, 1.0, 1.0]]
+    assert stars(removal) == [[5, 6, 92, 96, 100], [4, 99, 99, 100, 100]]
     for change in ({"protocol": "converged"}, {"dataset": "others"}, {"embedding": "clip-l14"}):
         ours = figures.concept_geometry.draw(table=table.assign(**change), published=published)
         assert not any(stars(ours))
     edited = table.assign(dataset="clevr", vectors="joint")
     edits = figures.concept_edits.draw(table=edited, published=published)
-    assert stars(edits) == [[1.0], [0.98], []]
+    assert stars(edits) == [[100], [98], []]
     bounds = figures.binding_complexity.draw(table=edited, published=published)
     # Concepts of coverage .3 are at least, objects of coverage .9 at most what the paper says.
     at = [[*chain.from_iterable(stars(bounds, marker))] for marker in "^v*"]

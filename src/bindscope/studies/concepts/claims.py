@@ -20,6 +20,7 @@ from bindscope.studies.concepts.views import (
     encoder_models,
     measures,
 )
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 ESTIMATOR: Estimator = (
@@ -104,14 +105,14 @@ def _edits(table: pd.DataFrame) -> Iterator[Effect]:
         strength=1.0,
     )
     for row in rows.to_dict("records"):
-        yield _gain(
-            EDITS, row, f"{place(row)}, values of feature group {row['concept_type']} exchanged"
-        )
+        group = row.get("feature_group", f"feature group {row['concept_type']}")
+        yield _gain(EDITS, row, f"{place(row)}, values of {group} exchanged")
 
 
 def _rules(table: pd.DataFrame) -> Iterator[Effect]:
     for row in _at_most(approximated(table, "object", "none"), "coverage"):
-        where = f"{place(row)}, {row['variant']} fitted to {row['fitted_share']:.2f} of objects"
+        share = number(row["fitted_share"], ".0%")
+        where = f"{place(row)}, {row['variant']} fitted to {share} of objects"
         yield _gain(RULE, row, where)
     for row in _at_most(approximated(table, "object", "none", dual=True), "trained_coverage"):
         seeds = row["n"] if row["n"] > 1 else None

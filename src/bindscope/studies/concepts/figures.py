@@ -25,7 +25,9 @@ from bindscope.figures.style import (
 from bindscope.studies.concepts.published import beside, read_with_published
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import (
+    ESTIMATORS,
     OUTCOME,
+    PARTS,
     PLANTED,
     approximated,
     correlated,
@@ -39,12 +41,12 @@ from bindscope.studies.concepts.views import (
 from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
-_SHARES = (-0.02, 1.02)
+_PERCENT = (-2, 102)
 _RISE = PAPER_MARK["color"]
 FEWEST_SEEDS = 3  # of an interval
 _FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0}
 _CHANCE: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.8}
-_BAG = "bag of concepts"
+_COUNTING = "counting values"
 # Unit of a published number -> how the legend calls it, its marker.
 _PAPER: Final = {
     "share": ("published value, from a digest", "*"),
@@ -89,16 +91,17 @@ def concept_coverage(table: pd.DataFrame, published: pd.DataFrame | None = None)
         x=x,
         y="accuracy",
         band=0.15,
+        scale=100,
         xlim=(0, 1),
-        ylim=_SHARES,
+        ylim=_PERCENT,
         title=lambda key: f"{APPROXIMATED[key[1]]} of held-out pairs\n{POOLS[key[0]]}",
     )
     dots = colored(look, marker="o", linestyle="none", markersize=2, alpha=0.6)
-    facets(runs, dots, grid, panel, x=x, y="accuracy")
-    facets(means, colored(look, **_FLOOR), grid, panel, x=x, y="floor")
-    facets(means, colored(look, **_CHANCE), grid, panel, x=x, y="chance")
-    grid.label("coverage: fraction of objects in training", "fraction of pairs recognized")
-    rivals = [handle(_BAG, color=GREY, **_FLOOR), handle("chance", color=GREY, **_CHANCE)]
+    facets(runs, dots, grid, panel, x=x, y="accuracy", scale=100)
+    facets(means, colored(look, **_FLOOR), grid, panel, x=x, y="floor", scale=100)
+    facets(means, colored(look, **_CHANCE), grid, panel, x=x, y="chance", scale=100)
+    grid.label("coverage: fraction of objects in training", "% of pairs recognized")
+    rivals = [handle(_COUNTING, color=GREY, **_FLOOR), handle("chance", color=GREY, **_CHANCE)]
     rivals += _published_rise(grid, runs, published)
     return grid.legend(look, *rivals, per_row=4)
 
@@ -135,14 +138,15 @@ def concept_models(table: pd.DataFrame) -> Figure:
         for (name, coverage), group_rows in rows.groupby(["encoder", "coverage"], sort=False):
             shade = 0.25 + 0.75 * float(str(coverage))
             style: Look = {**look[str(name)], "linestyle": "none", "alpha": shade}
-            axes.plot(group_rows["measure"], group_rows[OUTCOME], **style)
+            axes.plot(100 * group_rows["measure"], 100 * group_rows[OUTCOME], **style)
         axes.set_title(_correlation(correlated(rows, "all")), fontsize=7.5)
-        axes.set_xlabel(words.replace(", ", ",\n").replace(" in ", "\nin "), fontsize=7.5)
-        axes.set_xlim(min(-0.03, rows["measure"].min() - 0.03), 1.03)
-        last = "bag of\nconcepts" if axes is grid.bottom[-1] else ""
-        reference_line(axes, models["floor"].mean(), last)
-    grid.label(y="held-out pairs recognized")
-    grid.left[0].set_ylim(-0.03, 1.03)
+        words = words.replace(", ", ",\n").replace(" in ", "\nin ")
+        axes.set_xlabel(f"{words}, %", fontsize=7.5)
+        axes.set_xlim(-3, 103)
+        last = "counting\nvalues" if axes is grid.bottom[-1] else ""
+        reference_line(axes, 100 * models["floor"].mean(), last)
+    grid.label(y="% of held-out pairs recognized")
+    grid.left[0].set_ylim(-3, 103)
     points = {name: {**color, "linestyle": "none"} for name, color in look.items()}
     return grid.legend(points, per_row=4)
 
@@ -165,13 +169,12 @@ SUMS = {
     "retrieval_unordered": "scene retrieved\n(either order)",
     "object": "objects decoded\nfrom the sum",
 }
-_ESTIMATORS = {
-    "avg": "mean, any slot",
-    "avg_pos": "mean, by slot",
-    "ols": "least squares, by slot",
-    "single": "single object",
+_TICK: dict[str, Any] = {
+    "marker": "|",
+    "color": GREY,
+    "markersize": 11,
+    "linestyle": "none",
 }
-_BAG_MARK: dict[str, Any] = {"marker": "|", "color": GREY, "markersize": 11, "linestyle": "none"}
 
 
 @figure(read_with_published)
@@ -184,20 +187,21 @@ def concept_geometry(table: pd.DataFrame, published: pd.DataFrame | None = None)
     some(rows, "No embedding was decomposed.")
     level_2 = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}
     further = [handle("objects as sums over values", **level_2)]
-    return _dots(rows, SUMS, _ESTIMATORS, published, further)
+    return _dots(rows, SUMS, ESTIMATORS, "% of scenes", published, further)
 
 
 def _dots(
     rows: pd.DataFrame,
     panels: Mapping[str, str],
     variants: Mapping[str, str],
+    unit: str,
     published: pd.DataFrame | None,
     further: Sequence[Any] = (),
 ) -> Figure:
     """Draw a panel per measure, a row per embedding, and a mark per variant, hollow at level 2.
 
-    Panels and variants have the words for them. Published numbers are stars, in the middle of a row
-    where the variant is not stated; the legend has `further` entries.
+    Panels and variants have the words for them; `unit` is that of shares. Published numbers are
+    stars, in the middle of a row where the variant is not stated; the legend has `further` entries.
     """
     rows = named(rows)
     names = list(dict.fromkeys(rows["name"]))
@@ -206,7 +210,8 @@ def _dots(
     hollow = {name: {**style, "markerfacecolor": "none"} for name, style in marks.items()}
     moved = min(0.2, 0.7 / len(marks)) * (np.arange(len(marks)) - (len(marks) - 1) / 2)
     offsets = {**dict(zip(marks, moved, strict=True)), "": 0.0}
-    stars = beside(rows, published)
+    stars = _in_percent(beside(rows, published))
+    rows = _in_percent(rows)
     rows, stars = (
         part.assign(at=at, y=at + part["variant"].map(offsets).astype(float))
         for part in (rows, stars)
@@ -214,24 +219,34 @@ def _dots(
     )
     stars = stars.dropna(subset="y")  # of estimators that were not measured
     second = rows["level"].eq(2) if "level" in rows else np.zeros(len(rows), bool)
-    floors = rows.assign(y=rows["at"], line=_BAG, value=rows["bag_of_concepts_floor"])
+    floors = rows.assign(y=rows["at"], line=_COUNTING, value=rows["bag_of_concepts_floor"])
     floors = floors.dropna(subset="value").drop_duplicates(["name", "measure"])
     height = 1.6 + max(0.42, 0.13 * len(marks)) * len(names)
     grid = wrapped(panels, len(panels), (height, 0), sharey=True)
     how: dict[str, Any] = {"panel": "measure", "x": "value", "y": "y"}
     facets(rows[~second], marks, grid, by="variant", **how)
     facets(rows[second], hollow, grid, by="variant", **how)
-    facets(floors, {_BAG: _BAG_MARK}, grid, **how)
+    facets(floors, {_COUNTING: _TICK}, grid, **how)
     published_entry = _stars(stars, grid, **how)
     for (measure, axes), title in zip(grid.panels.items(), panels.values(), strict=True):
-        axes.set_xlim(min(-0.03, rows_with(rows, measure=measure)["value"].min() - 0.03), 1.03)
+        most = 1 if measure == "r2" else 100
+        least = min(0, rows_with(rows, measure=measure)["value"].min())
+        axes.set_xlim(least - 0.03 * most, 1.03 * most)
         axes.set_title(title, fontsize=8)
+        axes.set_xlabel("R2" if measure == "r2" else unit)
         values_along_x(axes)
     grid.left[0].set_yticks(range(len(names)), names)
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
     entries = {variants[name]: style for name, style in marks.items()}
-    further = [*further, handle(_BAG, **_BAG_MARK), *published_entry]
+    further = [*further, handle(_COUNTING, **_TICK), *published_entry]
     return grid.legend(entries, *further, per_row=3)
+
+
+def _in_percent(rows: pd.DataFrame, measure: str = "measure") -> pd.DataFrame:
+    """Return rows with shares in percent; R2, by the column of measures, stays as it is."""
+    scale = np.where(rows[measure].eq("r2"), 1.0, 100.0)
+    shares = ("value", "value_low", "value_high", "floor", "bag_of_concepts_floor")
+    return rows.assign(**{name: scale * rows[name] for name in shares if name in rows})
 
 
 def _stars(stars: pd.DataFrame, grid: FacetGrid, **how: Any) -> list[Any]:
@@ -262,16 +277,7 @@ def concept_edits(table: pd.DataFrame, published: pd.DataFrame | None = None) ->
     table = rows_with(table, analysis_kind="editing", strength=1.0, stratum="all")
     some(table[table["n_scenes"] > 0], "No scene was edited at strength 1.")
     means = edits_by_strength(table).rename(columns={"floor": "bag_of_concepts_floor"})
-    return _dots(means, AT_STRENGTH_1, _ESTIMATORS, published)
-
-
-REMOVED = {
-    "nothing": "nothing",
-    "concept": "values",
-    "object": "objects",
-    "permuted_concept": "control: exchanged values",
-    "permuted_object": "control: exchanged objects",
-}
+    return _dots(means, AT_STRENGTH_1, ESTIMATORS, "% of edits", published)
 
 
 @figure(read_with_published)
@@ -283,7 +289,7 @@ def concept_removal(table: pd.DataFrame, published: pd.DataFrame | None = None) 
     rows = rows_with(table, analysis_kind="removal", stratum="all")
     some(rows, "No part of an embedding was subtracted.")
     panels = {name: AT_STRENGTH_1[name] for name in ("concept", "object")}
-    return _dots(rows, panels, REMOVED, published)
+    return _dots(rows, panels, PARTS, "% of scenes", published)
 
 
 EDITS = {
@@ -309,11 +315,16 @@ def concept_editing(table: pd.DataFrame) -> Figure:
     look = looks(list(dict.fromkeys(rows["vectors_of"])))
     scenes = list(dict.fromkeys(rows["scenes"]))
     grid = crossed(scenes, EDITS, (1.0, 2.0), sharex=True, sharey=True)
-    how: dict[str, Any] = {"panel": ("scenes", "measure"), "x": "strength", "by": "vectors_of"}
-    facets(rows, look, grid, title=lambda key: EDITS[key[1]], ylim=_SHARES, **how)
+    how: dict[str, Any] = {
+        "panel": ("scenes", "measure"),
+        "x": "strength",
+        "by": "vectors_of",
+        "scale": 100,
+    }
+    facets(rows, look, grid, title=lambda key: EDITS[key[1]], ylim=_PERCENT, **how)
     facets(rows, colored(look, **_FLOOR), grid, y="floor", **how)
-    grid.label("strength of the edit", [f"{name}\nfraction of edits" for name in scenes])
-    return grid.legend(look, handle(_BAG, color="k", **_FLOOR), per_row=4)
+    grid.label("strength of the edit", [f"{name}\n% of edits" for name in scenes])
+    return grid.legend(look, handle(_COUNTING, color="k", **_FLOOR), per_row=4)
 
 
 @figure(read_with_published)
@@ -333,12 +344,14 @@ def binding_complexity(table: pd.DataFrame, published: pd.DataFrame | None = Non
         "fitted_share",
         lambda key: f"{key[0].replace(chr(10), ', ')}: {APPROXIMATED[key[1]]}",
     )
-    grid.label("fraction of objects for fitting", "fraction of scenes")
-    entry = _stars(beside(rows, published), grid, panel=("name", "measure"), x="coverage")
+    grid.label("fraction of objects for fitting", "% of scenes")
+    stars = _in_percent(beside(rows, published))
+    entry = _stars(stars, grid, panel=("name", "measure"), x="coverage")
     return grid.legend(look, *entry, per_row=4)
 
 
 APPROXIMATED = {"object": "objects", "concept": "values", "r2": "R2"}
+_PREDICTED = {"object": "objects decoded, %", "concept": "values decoded, %", "r2": "R2"}
 
 
 @figure(table_of(CONCEPTS_SCHEMA))
@@ -356,10 +369,10 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
     rows = rows.assign(name=rows["embedding"] + mark + "\n" + rows["dataset"])
     rows = pd.concat([rows[~is_planted], rows[is_planted]])
     grid, look = _approximators(
-        rows, tuple(APPROXIMATED), "trained_coverage", lambda key: APPROXIMATED[key[1]]
+        rows, tuple(APPROXIMATED), "trained_coverage", lambda key: _PREDICTED[key[1]]
     )
     for (_, what), axes in grid.panels.items():
-        axes.set_ylim(-1.02 if what == "r2" else _SHARES[0], _SHARES[1])
+        axes.set_ylim((-1.02, 1.02) if what == "r2" else _PERCENT)
     grid.label("coverage of the encoder")
     grid.label(y=list(dict.fromkeys(name for name, _ in grid.panels)), fontsize=7)
     return grid.legend(look, per_row=4)
@@ -368,13 +381,14 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
 def _approximators(
     rows: pd.DataFrame, whats: tuple[str, ...], x: str, title: Callable[[Any], str]
 ) -> tuple[FacetGrid, dict[str, Look]]:
-    """Draw a line per approximator, and what a bag of concepts reaches, by `name` and `what`."""
+    """Draw a line per approximator, and what counting values reaches, by `name` and `what`."""
     look: dict[str, Look] = {**looks(list(dict.fromkeys(rows["variant"])))}
-    look[_BAG] = {**_FLOOR, "color": GREY}
+    look[_COUNTING] = {**_FLOOR, "color": GREY}
     names = list(dict.fromkeys(rows.loc[rows["what"] == "object", "name"]))
     grid = crossed(names, whats, (0.9, 1.6), sharex=True, sharey="r2" not in whats)
+    rows = _in_percent(rows, "what")
     floors = rows.groupby(["name", "what", x])["floor"].mean().dropna().rename("value")
-    rows = pd.concat([rows, floors.reset_index().assign(variant=_BAG)])
+    rows = pd.concat([rows, floors.reset_index().assign(variant=_COUNTING)])
     facets(
         rows,
         look,
@@ -384,7 +398,7 @@ def _approximators(
         by="variant",
         band=0.15,
         xlim=(0, 1),
-        ylim=_SHARES,
+        ylim=_PERCENT,
         title=title,
     )
     return grid, look

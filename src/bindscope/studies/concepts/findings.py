@@ -14,7 +14,10 @@ from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.concepts.claims import ABOUT, CLAIMS, CONTROLS, READ, effects
 from bindscope.studies.concepts.views import (
     EMBEDDING,
+    ESTIMATORS,
     GROUP,
+    PARTS,
+    POOLS,
     correlated,
     encoder_models,
     measures,
@@ -59,27 +62,32 @@ _NO_RATES = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"
 
 
 def _share(
-    heading: str, source: str, words: str, style: str = ".2f", *, interval: bool = False
+    heading: str, source: str, words: str, style: str = ".1%", *, interval: bool = False
 ) -> Column:
     return Column(heading, source, "number", words, style, interval)
 
 
+def _small(value: float) -> str:
+    """Write a share that may be far below a percent, to one digit."""
+    return f"{number(100 * value, '.1g')}\u00a0%"
+
+
+_SHARES = {"all": "yes or no", "shared": "yes", "none": "no"}
 _COVERAGES = (
     Column("encoder", "encoder", "label"),
     Column("space", "space", "label", "numbers of values of the feature groups"),
-    Column("queries", "query_pool", "label", "objects that are queries in training"),
-    _share("coverage", "coverage", "share of objects in training"),
+    Column("queries", "queries", "label", "objects that are queries in training"),
+    Column("coverage", "coverage", "number", "fraction of objects in training"),
     _share(
         "held out",
         "accuracy",
         "pairs of objects that were in no training scene, among all "
         "objects; mean over seeds with its t interval",
-        ".1%",
         interval=True,
     ),
-    _share("bag of concepts", "floor", "what counting values would get right", ".1%"),
-    _share("chance", "chance", "of a random ranking", ".1e"),
-    _share("training pairs", "trained", "pairs of training objects, among training objects", ".1%"),
+    _share("counting values", "floor", "what only counting values would get right"),
+    Column("chance", "chance", "number", "of a random ranking", _small),
+    _share("training pairs", "trained", "pairs of training objects, among training objects"),
     Column("seeds", "n", "number", "", "d"),
     Column("flags", "flags"),
 )
@@ -95,45 +103,47 @@ _CORRELATED = (
         "rank correlation",
         "correlation",
         "with recognition of held-out pairs; its interval is over models",
+        ".2f",
         interval=True,
     ),
-    _share("Pearson", "pearson", ""),
+    Column("Pearson", "pearson", "number"),
     Column("models", "n_models", "number", "", "d"),
     Column("groups", "n_groups", "number", "that differ in more than a seed", "d"),
 )
 _EMBEDDING_COLUMNS = tuple(
     Column(name, name, "label") for name in ("embedding", "vectors", "dataset")
 )
-_OBJECT_VECTORS = Column("vectors of objects", "variant", "label")
+_OBJECT_VECTORS = Column("vectors of objects", "estimator", "label")
 _LEVEL = Column("level", "level", "label", "1: vectors of objects; 2: of values")
-_SUBTRACTED = Column("subtracted", "variant", "label")
+_SUBTRACTED = Column("subtracted", "part", "label")
 _READERS = Column(
     "recognized by", "variant", "label", "probes, or captions of values and objects as queries"
 )
 _EDITED = (
-    Column("type", "concept_type", "label", "whose value changes"),
-    Column("share a value", "stratum", "label", "whether the objects did before the edit"),
+    Column("feature group", "feature_group", "label", "whose value changes"),
+    Column("share a value", "shares", "label", "whether the objects did before the edit"),
     Column("edits", "n_scenes", "number", "", "d"),
 )
 _NUMBERS = (
-    _share("R2", "r2", "of scenes that vectors were not estimated from"),
-    _share(
+    Column("R2", "r2", "number", "of scenes that vectors were not estimated from"),
+    Column(
         "explained",
         "explained",
+        "number",
         "R2 of the part; negative for the controls, which are not the scene's own",
     ),
     _share("scene retrieved", "retrieval_strict", "greatest cosine is with the scene"),
     _share("in any order", "retrieval_unordered", "or with the one of the same objects"),
     _share("values", "concept", "recognized, a mean over feature groups; of edits all at once"),
     _share("objects", "object", "both objects of a pair are recognized"),
-    _share("bag of concepts", "floor", "what counting values gets right of objects"),
+    _share("counting values", "floor", "what only counting values gets right of objects"),
     _share("best guess", "guess", "the most that values alone can get right of objects"),
 )
 _MAPS = (
     *_EMBEDDING_COLUMNS,
     Column("map", "variant", "label", "none (identity), or fitted to exchanged vectors (permuted)"),
     _LEVEL,
-    _share("cosine", "cosine", "of held-out vectors, centered", interval=True),
+    _share("cosine", "cosine", "of held-out vectors, centered", ".2f", interval=True),
     _share("retrieved", "retrieval_held_out", "greatest cosine among those held out is its own"),
     _share("of all", "retrieval_of_all", "among those the map was fitted to, too"),
     Column("held out", "n_scenes", "number", "vectors", "d"),
@@ -144,7 +154,8 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was measured; see `core.interfaces.Findings`."""
     if "concepts" not in tables:
         return Chapter()
-    table, judgments = tables["concepts"], judge(CLAIMS, effects(tables))
+    table = _in_words(tables["concepts"], inputs.content.get("datasets") or ())
+    judgments = judge(CLAIMS, effects({"concepts": table}))
     coverages, sections = _by_coverage(table), tuple(_sections(table))
     if judgments:
         path = inputs.resources.get("claims", "")
@@ -156,6 +167,24 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         headline=("concept_coverage",) if dual else ("concept_geometry",),
         caveats=_CAVEATS if dual else _CAVEATS[:1],
         sections=(*(_encoders(coverages, table) if dual else ()), *sections),
+    )
+
+
+def _in_words(table: pd.DataFrame, datasets: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Add words for estimators, parts, strata and feature groups, which data sets name."""
+    names = {
+        (entry["name"], k): group["name"]
+        for entry in datasets
+        for k, group in enumerate((entry.get("space") or {}).get("groups") or ())
+    }
+    edited = zip(table["dataset"], table["concept_type"], strict=True)
+    groups = [names.get(key, key[1]) if pd.notna(key[1]) else "" for key in edited]
+    variants = table["variant"]
+    return table.assign(
+        estimator=variants.map(ESTIMATORS).fillna(variants),
+        part=variants.map(PARTS).fillna(variants),
+        shares=table["stratum"].map(_SHARES),
+        feature_group=pd.Series(groups, table.index, dtype=object),
     )
 
 
@@ -172,6 +201,7 @@ def _correlations(models: pd.DataFrame) -> list[Section]:
     rows = pd.concat(measured, names=["words", None]).reset_index(level="words")
     if not len(rows):
         return []
+    rows = rows.assign(stratum=rows["stratum"].replace("all", "all models"))
     table = page_table("Correlations over models", _CORRELATED, rows)
     return [
         Section(
@@ -191,7 +221,8 @@ def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
         trained=("accuracy", "mean"),
         flags=("flags", lambda flags: ";".join(sorted(set(";".join(flags).split(";")) - {""}))),
     )
-    return over_seeds(recognized(table)).merge(more.reset_index(), on=GROUP)
+    means = over_seeds(recognized(table)).merge(more.reset_index(), on=GROUP)
+    return means.assign(queries=means["query_pool"].map(POOLS))
 
 
 def _lead_of_embeddings(judgments: Sequence[Judgment], table: pd.DataFrame) -> tuple[str, ...]:

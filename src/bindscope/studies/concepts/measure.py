@@ -103,11 +103,11 @@ def concepts(
     values
         A DataFrame with a row per object: `scene` (row of `embeddings`, or its name in `scenes`), a
         column per feature group and, unless rows are in their order, `slot`; or
-        integers (N, slots, kinds), -1: no object. Those of one object serve ``"single"``.
+        integers (N, slots, groups), -1: no object. Those of one object serve ``"single"``.
     texts
         Captions: of the `scenes` (N, d'), for ``"alignment"``; and as queries, of `objects` (K, d),
-        all combinations of values, the last kind varying fastest (NaN: none), and of `values`, an
-        array (V, d) per kind, by name or in order.
+        all combinations of values, the last group varying fastest (NaN: none), and of `values`, an
+        array (V, d) per feature group, by name or in order.
     analyses
         Names, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
     scenes
@@ -257,7 +257,7 @@ class _ArrayScenes:
     objects: Integers
     positions: Integers
     n: int  # all scenes of the arrays
-    kinds: tuple[str, ...]  # names of the feature groups; none where they have none
+    groups: tuple[str, ...]  # names of the feature groups; none where they have none
 
     @property
     def n_omitted(self) -> int:
@@ -303,8 +303,8 @@ def _read_scenes(values: Any, n: int, names: Any) -> _ArrayScenes:
     objects = slots[single, position]
     if table and table.slot is None:
         position = np.full(len(single), -1)
-    kinds = tuple(table.levels) if table else ()
-    return _ArrayScenes(scenes, full, single, objects, position, n, kinds)
+    groups = tuple(table.levels) if table else ()
+    return _ArrayScenes(scenes, full, single, objects, position, n, groups)
 
 
 def _slots(table: ObjectTable, n: int) -> tuple[Integers, tuple[int, ...]]:
@@ -339,15 +339,15 @@ def _slots_of_array(values: Any, n: int) -> tuple[Integers, tuple[int, ...]]:
         raise InputError(
             WHERE,
             f"`values` is {array.shape} of {array.dtype}, and there are {n} scenes",
-            "give a DataFrame with a row per object, or integers (N, slots, kinds)",
+            "give a DataFrame with a row per object, or integers (N, slots, groups)",
         )
     codes = array.astype(np.int64)
     sizes = tuple(int(top) + 1 for top in codes.max(axis=(0, 1)))
     if min(sizes) < 2:
         raise InputError(
             WHERE,
-            f"all objects have the same value of kind {sizes.index(min(sizes))}",
-            "leave this kind out: there is nothing to distinguish",
+            f"all objects have the same value of feature group {sizes.index(min(sizes))}",
+            "leave this group out: there is nothing to distinguish",
         )
     empty = (codes < 0).any(axis=2)
     return np.where(empty, -1, ids_of(codes.clip(0), sizes)), sizes
@@ -438,28 +438,28 @@ def _texts(
     if "objects" not in texts:
         return {}, captions
     objects = to_array(texts["objects"], WHERE, "texts['objects']")
-    per_kind = _by_kind(texts["values"], scenes.kinds)
-    values = [to_array(array, WHERE, "texts['values']") for array in per_kind]
+    per_group = _by_group(texts["values"], scenes.groups)
+    values = [to_array(array, WHERE, "texts['values']") for array in per_group]
     if len(objects) != full.n_objects or tuple(map(len, values)) != full.sizes:
         raise InputError(
             WHERE,
             f"`texts` has {len(objects)} objects and {[*map(len, values)]} values; there "
             f"are {full.n_objects} combinations of {[*full.sizes]} values",
-            "give a row per combination, the last kind varying fastest, and a row per value",
+            "give a row per combination, the last group varying fastest, and a row per value",
         )
     known = full.present[np.isfinite(objects[full.present]).all(axis=1)]
     return {"captions": queries(values, objects[known], known)}, captions
 
 
-def _by_kind(arrays: Any, kinds: Sequence[str]) -> list[Any]:
-    """Return an array per kind, in the order of the kinds; a mapping is read by its names."""
+def _by_group(arrays: Any, groups: Sequence[str]) -> list[Any]:
+    """Return an array per feature group, in their order; a mapping is read by its names."""
     if not isinstance(arrays, Mapping):
         return [*arrays]
-    if sorted(map(str, arrays)) != sorted(kinds):
-        has = ", ".join(kinds) if kinds else "no names of kinds, for it is an array"
+    if sorted(map(str, arrays)) != sorted(groups):
+        has = ", ".join(groups) if groups else "no names of groups, for it is an array"
         raise InputError(
             WHERE,
             f"texts['values'] has {', '.join(map(str, arrays))}, and `values` has {has}",
             "give an array per feature group, by the name of its column, or a list in their order",
         )
-    return [arrays[kind] for kind in kinds]
+    return [arrays[group] for group in groups]

@@ -133,7 +133,7 @@ STUDY = Study(
             "One object of a scene exchanged in its embedding, strength 1, by estimator of the "
             "objects' vectors: the real scene is retrieved first (left), probes decode the new "
             "values (middle), the probe decodes the new pair (right). Gray tick: counting values"
-            "{published|; star: published}. Fractions of edits; no intervals are drawn.",
+            "{published|; star: published}. Percent of edits; no intervals are drawn.",
             _whole_edits,
             _PUBLISHED,
         ),
@@ -143,7 +143,7 @@ STUDY = Study(
             "Result of adding the difference of two object vectors to a scene's embedding, by "
             "strength (1: the edit). Left: the scene with the new object is retrieved first; "
             "middle: probes decode the new values; right: the probe decodes the new pair. Dotted: "
-            "counting values. Fractions of edits; no intervals are drawn. An edit works if all "
+            "counting values. Percent of edits; no intervals are drawn. An edit works if all "
             "three rise.",
             _edits,
         ),

@@ -42,6 +42,8 @@ GAIN: Final = Quantity(
 )
 FEWEST = 3  # groups of a stratum
 WITHIN = "of one kind and coverage"
+# How the report calls the objects that are queries in training.
+POOLS: Final = {"train_only": "training objects", "all": "all objects"}
 # Columns of a run, as figures and correlations call them.
 _RUN = {
     "analysis": "encoder",
@@ -162,7 +164,7 @@ def _strata(models: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     for coverage, part in models.groupby("coverage"):
         yield f"coverage {coverage:g}", part
     for (encoder, space, pool), part in models.groupby(GROUP[:3], sort=False):
-        yield f"{encoder}, {space}, queries {pool}", part
+        yield f"{encoder}, {space}, queries: {POOLS[str(pool)]}", part
 
 
 def correlated(models: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
@@ -201,6 +203,20 @@ def correlated(models: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
 # --- Embeddings ---------------------------------------------------------------------------------
 
 EMBEDDING = ["analysis", "dataset", "embedding", "vectors"]
+# How figures and the report call estimators of vectors, and parts that are subtracted.
+ESTIMATORS: Final = {
+    "avg": "mean, any slot",
+    "avg_pos": "mean, by slot",
+    "ols": "least squares, by slot",
+    "single": "single object",
+}
+PARTS: Final = {
+    "nothing": "nothing",
+    "concept": "values",
+    "object": "objects",
+    "permuted_concept": "control: exchanged values",
+    "permuted_object": "control: exchanged objects",
+}
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
