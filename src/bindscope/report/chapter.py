@@ -146,7 +146,11 @@ class PageTable:
     def choices(self) -> list[tuple[int, str, list[str]]]:
         """Columns to select rows by: position, heading, and the values, numbers before words."""
         return [
-            (i, column.heading, sorted({row[i].text for row in self.rows}, key=numbers_first))
+            (
+                i,
+                column.heading,
+                sorted({row[i].text for row in self.rows} - {""}, key=numbers_first),
+            )
             for i, column in enumerate(self.columns)
             if column.kind == "label"
         ]

@@ -22,6 +22,16 @@ def number(value: float | None, form: str = ".2f") -> str:
     return text.replace("%", "\u00a0%").replace("-", "\u2212")
 
 
+def percent(share: float) -> str:
+    """Write a share as a whole percent: "75 %"."""
+    return number(share, ".0%")
+
+
+def percentage_points(difference: float, decimals: int = 1) -> str:
+    """Write a difference of shares in percentage points, with its sign: "+2.5"."""
+    return number(100 * difference, f"+.{decimals}f")
+
+
 def p_value(value: float | None) -> str:
     """Write a p-value: "< 0.001", "0.012", "0.25"."""
     if value is None or isnan(value):

@@ -89,10 +89,10 @@ def test_ten_conditions_have_a_map_and_four_answers_a_curve(released: pd.DataFra
 
 
 def test_the_scale_of_answers_names_the_rows_that_are_counted(released: pd.DataFrame) -> None:
-    assert binding_id.draw(table=released).axes[-1].get_ylabel() == "fraction of 20 rows"
+    assert binding_id.draw(table=released).axes[-1].get_ylabel() == "% of 20 rows"
     several = [released, released.assign(model="n", n_rows=released["n_rows"] * 2)]
     figure = binding_id.draw(table=pd.concat(several, ignore_index=True))
-    assert figure.axes[-1].get_ylabel() == "fraction of rows"
+    assert figure.axes[-1].get_ylabel() == "% of rows"
 
 
 def test_outcomes_of_the_paper_stand_beside_ours(released: pd.DataFrame) -> None:

@@ -196,7 +196,7 @@ def test_table_2_has_five_columns_of_both_heads_and_the_losses(table: pd.DataFra
     assert words.count("41") == 2  # injected whole, of classes and of objects
     assert any("44.14, 41.03, 39.2, 44.91, 43.59" in text.replace("\n", " ") for text in words)
     names = [label.get_text() for label in canvas.axes[-1].get_xticklabels()]
-    assert names[:3] == ["original", "shuffle 50%", "shuffle 100%"]
+    assert names[:3] == ["original", "shuffle 50\u00a0%", "shuffle 100\u00a0%"]
 
 
 def test_a_distillation_loss_may_fall_by_more_than_a_bit() -> None:

@@ -252,7 +252,7 @@ def test_the_report_says_the_verdict_and_who_is_left_out(small):
     assert page.warnings[0].rows == ("scenes, bad: not_converged",)
     texts = [cell.text for table in page.sections[1].tables for row in table.rows for cell in row]
     assert "8.50" in texts
-    assert "3.0" in texts  # points ahead of positions
+    assert "+3.0" in texts  # points ahead of positions
 
 
 def config(**section):

@@ -30,6 +30,7 @@ from bindscope.studies.binding_id.experiment import ConditionClaim, Where
 from bindscope.studies.binding_id.names import AGAINST, GROUPS, MIXED, NO_EFFECT, RECORDS
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.views import MODEL, costly, named, of_all_layers
+from bindscope.tables.numbers import percent
 from bindscope.tables.quoted import TableRow
 from bindscope.tables.rows import rows_with
 
@@ -44,7 +45,7 @@ TIES = {
     "order": "by position: the n-th object goes with the n-th item",
 }
 EMPTY = "the edit is empty"
-_MORE = f"more than {WORKS:.0%} of the answers"
+_MORE = f"more than {percent(WORKS)} of the answers"
 _ENDS = ("", "_low", "_high")
 _READ = [
     "experiment",
@@ -84,8 +85,8 @@ def _declare(entry: ConditionClaim, *where: Where) -> _ColumnClaim:
         claim = Claim(name, f"{sentence} in {_MORE}.", "above", WORKS, "fraction", sentence)
         return _ColumnClaim(claim, "share", where)
     if entry.kind == "nothing":
-        words = f"{sentence} changes less than {NO_EFFECT:.0%} of the answers."
-        return _ColumnClaim(Claim(name, words, "within", NO_EFFECT, "fraction"), "change", where)
+        words = f"{sentence} changes less than {percent(NO_EFFECT)} of the answers."
+        return _ColumnClaim(Claim(name, words, "within", NO_EFFECT, "difference"), "change", where)
     side: Any = "above" if entry.kind == "least" else "below"
     claim = Claim(name, f"Gate: {sentence}.", side, entry.threshold, "fraction")
     return _ColumnClaim(claim, "own", where)
@@ -114,7 +115,7 @@ _ACCOUNTS = {
     name: Claim(
         f"account-{name}",
         f"Items are tied to objects {words} (smallest margin of answer shares "
-        f"and normalized effects over {WORKS:.0%}).",
+        f"and normalized effects over {percent(WORKS)}).",
         unit="difference",
     )
     for name, words in TIES.items()
@@ -122,7 +123,7 @@ _ACCOUNTS = {
 _SUBSPACES = Claim(
     "subspace",
     "A subspace of the mean tokens holds the binding IDs (smallest margin of answer "
-    f"shares and normalized effects over {WORKS:.0%}).",
+    f"shares and normalized effects over {percent(WORKS)}).",
     unit="difference",
 )
 _KEYS = {
@@ -138,7 +139,7 @@ _KEYS = {
 _MIXTURES = {
     name: Claim(
         f"mixture-{name}",
-        f"More than {WORKS:.0%} of the answers go by {name} where "
+        f"More than {percent(WORKS)} of the answers go by {name} where "
         "accounts disagree, in shares and in evidence.",
         "above",
         WORKS,
@@ -148,7 +149,7 @@ _MIXTURES = {
 }
 HEAD = Claim(
     "head",
-    f"A head carries more than {CARRIES:.0%} of the lead that is lost where no head sees "
+    f"A head carries more than {percent(CARRIES)} of the lead that is lost where no head sees "
     "the token group.",
     "above",
     CARRIES,

@@ -1,4 +1,4 @@
-"""Figures: answers as maps of shares, and by dose, layer and dimension of interventions."""
+"""Figures: answers as maps of percents, and by dose, layer and dimension of interventions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def _answers(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:
     values, framed = answer_map(rows, "share")
     return heat_map(
         axes,
-        values,
+        100 * values,
+        vmax=100,
         rows=list(values.index) if first else [""] * len(values),
         columns=list(values.columns) if last else [""] * values.shape[1],
         size=5.5,
@@ -109,10 +110,10 @@ def _roles_of(letter: str) -> list[str]:
 
 
 def share_bar(canvas: Any, image: Any, panels: list[Axes], n_rows: Collection[int] = ()) -> None:
-    """Put the scale of maps of shares beside them; it says of how many rows, if all agree."""
+    """Put the scale of maps of percents beside them; it says of how many rows, if all agree."""
     bar = canvas.colorbar(image, ax=panels, fraction=0.02, aspect=30, pad=0.01)
     rows = f"{next(iter(n_rows)):,} rows" if len(n_rows) == 1 else "rows"
-    bar.set_label(f"fraction of {rows}", fontsize=7.5)
+    bar.set_label(f"% of {rows}", fontsize=7.5)
     bar.ax.tick_params(labelsize=7)
     bar.outline.set_visible(False)
 
@@ -123,9 +124,9 @@ def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     others = added[added["how"].isin(NULLS)]
     by_panel = {}
     for title, column, rows in (
-        ("Mean differences added:\nunchanged answers", "own", combined(added)),
-        ("Other vectors of the same length:\nunchanged answers", "share", others),
-        ("Tokens replaced:\nanswers predicted by slot", "share", replaced),
+        ("Mean differences added:\nunchanged answers, %", "own", combined(added)),
+        ("Other vectors of the same length:\nunchanged answers, %", "share", others),
+        ("Tokens replaced:\nanswers predicted by slot, %", "share", replaced),
     ):
         if len(rows):
             rows = named(rows)
@@ -166,15 +167,20 @@ def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
     size, many = 6.5 if n_models <= 9 else 6, n_models > 5
     heat_map(
         axes,
-        frame,
+        100 * frame,
+        vmax=100,
         rows=list(frame.index),
         size=7,
         number_size=size,
-        numbers=lambda value: (f"{value:.2f}", "white" if value > 0.6 else "black"),
+        numbers=_percent,
     )
     names = [name if many else name.replace(" (", "\n(") for name in frame.columns]
     axes.set_xticks(range(n_models), names, fontsize=size, rotation=90 if many else 0)
     axes.set_title(title, fontsize=8)
+
+
+def _percent(value: float) -> tuple[str, str]:
+    return number(value, ".0f"), "white" if value > 60 else "black"
 
 
 MOST_NUMBERS = 24  # heads of a model whose maps have room for numbers
@@ -222,7 +228,7 @@ def _head_map(axes: Axes, rows: pd.DataFrame) -> None:
         axes, heads, numbers=_number if few else None, number_size=6, cmap="Oranges", origin="lower"
     )
     axes.set_facecolor("#DDDDDD")
-    axes.set_xlabel(f"head (all: {number(whole, '+.2f')} of answers)", fontsize=6)
+    axes.set_xlabel(f"head (all: {number(100 * whole, '+.0f')} points of answers)", fontsize=6)
     for ticks, names in ((axes.set_yticks, wide.index), (axes.set_xticks, wide.columns)):
         places = range(0, len(names), max(1, -(-len(names) // 8)))
         ticks(places, [str(names[place]) for place in places])
@@ -238,7 +244,7 @@ _TITLES = 0.75  # inches above and below maps
 
 
 def _maps(rows: pd.DataFrame, x: str, words: str, label: str, on: Any = None) -> Figure:
-    """Draw maps of shares by a column: a row of maps per place and way, a map per group.
+    """Draw maps of percents by a column: a row of maps per place and way, a map per group.
 
     A map has a row per model. `words` stand before the group in titles, `label` below all maps.
     """
@@ -252,11 +258,12 @@ def _maps(rows: pd.DataFrame, x: str, words: str, label: str, on: Any = None) ->
         step = -(-wide.shape[1] // MOST_COLUMNS)
         image = heat_map(
             axes,
-            wide,
+            100 * wide,
+            vmax=100,
             rows=list(wide.index) if axes in grid.left else [""] * len(wide),
             columns=[f"{name:g}" if not i % step else "" for i, name in enumerate(wide.columns)],
             size=6.5,
-            numbers=_number if wide.shape[1] <= MOST_COLUMNS else None,
+            numbers=_percent if wide.shape[1] <= MOST_COLUMNS else None,
             number_size=5.5,
         )
         where = place.replace("\n", ", ") if axes in grid.left else ""
@@ -307,7 +314,7 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     return canvas
 
 
-_SHARES = (-0.04, 1.04)
+_PERCENT = (-4, 104)
 _HOLLOW: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "markerfacecolor": "none"}
 MOST_LINES = 8  # models that have lines
 _SPACES = {"object": "objects", "item": "items", "object+item": "objects and items"}
@@ -351,12 +358,13 @@ def binding_id_subspaces(table: pd.DataFrame) -> Figure:
             y="share",
             by="name",
             apart=0.03,
-            ylim=_SHARES,
+            scale=100,
+            ylim=_PERCENT,
             **more,
         )
     for axes in grid.bottom:
         axes.set_xticks(range(len(sizes)), [f"{size:.0f}" for size in sizes])
-    grid.label("dimensions", "answers predicted by slot", fontsize=7.5)
+    grid.label("dimensions", "% of answers predicted by slot", fontsize=7.5)
     ways = {_WORDS[way]: {"color": "#444444", "marker": "o", **_WAYS[way]} for way in _WAYS}
     grid.legend(look, *handles(ways), per_row=3)
     if note:
@@ -371,7 +379,7 @@ ACCOUNTS = {
     "content": (GREEN, "content"),
     "guess": ("#D0D0D0", "none of them (guesses)"),
 }
-_LEAST, _ROOM = 0.005, 0.12  # shares that have an interval, and that a number fits into
+_LEAST, _ROOM = 0.5, 12  # percents that have an interval, and that a number fits into
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -379,24 +387,26 @@ def binding_id_mixture(table: pd.DataFrame) -> Figure:
     """Which share of the answers goes by which account of binding: a bar per model."""
     mixtures = rows_with(table, experiment="mixture")
     rows = named(some(mixtures, "No mixtures of accounts were fitted."))
+    percent = ["share", "share_low", "share_high"]
+    rows[percent] *= 100
     names = in_order(rows.loc[rows["candidate"].isin(ACCOUNTS), "name"])
     n_lines = sum(name.count("\n") + 1 for name in names)
     canvas = new_figure(0.95 + 0.12 * len(names) + 0.12 * n_lines)
     axes = canvas.subplots()
     for at, name in enumerate(names):
         _shares(axes, at, rows_with(rows, name=name))
-    axes.set_xlim(0, 1)
-    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize=7)
+    axes.set_xlim(0, 100)
+    axes.set_xticks([0, 50, 100], ["0", "50", "100"], fontsize=7)
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.invert_yaxis()
-    axes.set_xlabel("fraction of answers", fontsize=7.5)
+    axes.set_xlabel("% of answers", fontsize=7.5)
     values_along_x(axes)
     legend_below(canvas, [Patch(color=color, label=word) for color, word in ACCOUNTS.values()], 4)
     return canvas
 
 
 def _shares(axes: Axes, at: int, rows: pd.DataFrame) -> None:
-    """Draw a model's shares side by side, each with its interval at its right end."""
+    """Draw a model's percents side by side, each with its interval at its right end."""
     by_account = {row["candidate"]: row for row in rows.to_dict("records")}
     start = 0.0
     for place, (part, (color, _)) in enumerate(ACCOUNTS.items()):
@@ -413,7 +423,7 @@ def _shares(axes: Axes, at: int, rows: pd.DataFrame) -> None:
             axes.text(
                 start + share / 2,
                 at,
-                f"{100 * share:.0f} %",
+                f"{share:.0f}\u00a0%",
                 ha="center",
                 va="center",
                 fontsize=6.5,

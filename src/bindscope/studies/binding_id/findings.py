@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 
@@ -34,7 +35,7 @@ from bindscope.studies.binding_id.views import (
     named,
     summaries,
 )
-from bindscope.tables.numbers import number, p_value
+from bindscope.tables.numbers import number, p_value, percent, percentage_points
 from bindscope.tables.published import read_published
 from bindscope.tables.rows import rows_with
 
@@ -77,8 +78,8 @@ _REAL = {
 _NO_PAPER = (
     "No number of the binding ID paper could be obtained; the column published has the outcomes "
     "that its released code and a digest name. For text alone, arXiv 2310.17191 reports for "
-    "LLaMA-30B 0.99 and 1.00 of answers unchanged without intervention, 0.00 to 0.03 with the mean "
-    "difference on entities or attributes, and 0.97 and 0.99 with both: another model and task."
+    "LLaMA-30B 99 % and 100 % of answers unchanged without intervention, 0 % to 3 % with the mean "
+    "difference on entities or attributes, and 97 % and 99 % with both: another model and task."
 )
 
 _HEADS = (
@@ -135,11 +136,11 @@ _COLUMNS = {
         ),
         Column("length", "length", "number", "of the vectors that are added", ".2f"),
         Column(
-            "change",
+            "change, points",
             "change",
             "number",
             "of these answers, against the control or as it says",
-            "+.0%",
+            partial(percentage_points, decimals=0),
             True,
         ),
         Column(
@@ -225,9 +226,10 @@ def _claims(
     if not models and not controls:
         return
     lead = (
-        f"Works: more than {WORKS:.0%} of the answers; no effect: within {NO_EFFECT:.0%}; gates "
-        "are stricter limits. Mean differences are between slots where available, else between "
-        "roles (colors: always); random vectors have the same length and mean."
+        f"Works: more than {percent(WORKS)} of the answers; no effect: within "
+        f"{percent(NO_EFFECT)}; gates are stricter limits. Mean differences are between slots "
+        "where available, else between roles (colors: always); random vectors have the same "
+        "length and mean."
     )
     lead = " ".join(filter(None, (too_few_rows(models or controls), lead)))
     rates = read_rates(inputs.resources["claims"])
@@ -260,7 +262,7 @@ def _opening(judgments: Sequence[Judgment], before: str) -> tuple[str, ...]:
                 interval = (
                     f"{low} to {high}" if each else f"of the answers, 95 % CI {low} to {high}"
                 )
-                each.append(f"{value} % ({interval}) for {effect.where}")
+                each.append(f"{value}\u00a0% ({interval}) for {effect.where}")
             rest = len(of_claim) - _OPENED
             more = f", and {rest} more" if rest > 0 else ""
             return (f"{before}{of_claim[0].claim.short}: {', '.join(each)}{more}.",)
@@ -272,7 +274,7 @@ def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
     if points := _account_points(judgments):
         yield Finding(
             f"{before}Mechanism that ties items to objects, from interventions on which mechanisms "
-            f"disagree. A mechanism holds if more than {WORKS:.0%} of the answers are as it "
+            f"disagree. A mechanism holds if more than {percent(WORKS)} of the answers are as it "
             "predicts, if their normalized effect is above the same fraction, and if no answers "
             "occur that only other mechanisms predict:",
             points,
@@ -284,8 +286,8 @@ def _head_findings(heads: pd.DataFrame) -> Iterator[Finding]:
         return
     lead = (
         "Heads that carry a token group to the question (layer.head): more than "
-        f"{CARRIES:.0%} of the lead that is lost when the group is hidden from all heads is lost "
-        "for this head (Holm's correction over the heads). Heads that replace each other cost "
+        f"{percent(CARRIES)} of the lead that is lost when the group is hidden from all heads is "
+        "lost for this head (Holm's correction over the heads). Heads that replace each other cost "
         "less one by one than together:"
     )
     points = []

@@ -11,6 +11,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id import names
 from bindscope.studies.binding_id.names import NO_EFFECT, ORIGINS, RECORDS
 from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.tables.numbers import percent
 from bindscope.tables.rows import rows_of
 from bindscope.tables.schema import (
     KEYS,
@@ -153,7 +154,8 @@ _CHANGE = (
     share(
         "p_within",
         "probability",
-        f"Of the claim that the change is within {NO_EFFECT:.0%}, by Gaffke's limit; not adjusted.",
+        f"Of the claim that the change is within {percent(NO_EFFECT)}, by Gaffke's limit; not "
+        "adjusted.",
         _METRICS,
         null="allowed",
     ),

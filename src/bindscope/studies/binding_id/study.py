@@ -63,7 +63,7 @@ STUDY = Study(
         _figure(
             "figures:binding_id",
             "Answers after replacing activations",
-            "Answers after activations of one context replace those of another, as fractions of "
+            "Answers after activations of one context replace those of another, in percent of "
             "rows. Rows of a map: questions (O0, O1 about this context, O0', O1' about the other); "
             "columns: answers; frames: answers that binding by slot predicts. Dark frames support "
             "binding by slot. The context is frozen; oracles have a planted mechanism. No "
@@ -92,9 +92,9 @@ STUDY = Study(
         _figure(
             "figures:binding_id_mean",
             "Answers after adding mean differences",
-            "Left: fraction of unchanged answers after mean differences between roles or slots are "
+            "Left: percent of unchanged answers after mean differences between roles or slots are "
             "added to objects (O), items (I) or colors (C). Binding IDs predict 0 for O or I "
-            "alone, 1 for both together, and 1 for random vectors. Right: controls, and "
+            "alone, 100 for both together, and 100 for random vectors. Right: controls, and "
             "replacements on which mechanisms disagree. No intervals are drawn; the table has "
             "them.",
             _table_of("mean", "signatures"),
@@ -102,7 +102,7 @@ STUDY = Study(
         _figure(
             "figures:binding_id_sweeps",
             "Answers by layer and by dose",
-            "Fraction of answers that binding by slot predicts, a row per model. Above: "
+            "Percent of answers that binding by slot predicts, a row per model. Above: "
             "activations replaced at some layers only, with the context frozen (where binding is "
             "used) or (anew) with later layers computed again (where it is written). Below: "
             "multiples of the mean difference added to objects or items. No intervals are drawn; "
@@ -112,7 +112,7 @@ STUDY = Study(
         _figure(
             "figures:binding_id_subspaces",
             "Answers by dimension of the subspace",
-            "Fraction of answers that binding by slot predicts, by dimension of the subspace of "
+            "Percent of answers that binding by slot predicts, by dimension of the subspace of "
             "mean differences. Solid: two objects swap parts in it; dashed: all but these is "
             "replaced; dotted: random subspace. No intervals are drawn.",
             _table_of("subspaces"),
@@ -120,9 +120,9 @@ STUDY = Study(
         _figure(
             "figures:binding_id_positions",
             "Answers by shift of key positions",
-            "Fraction of unchanged answers, a row per model, when the keys of two objects are "
+            "Percent of unchanged answers, a row per model, when the keys of two objects are "
             "rotated to other positions: toward each other (below 1), exchanged (1) or beyond. If "
-            "prompt positions carried the binding, answers would change, and the fraction at 1 "
+            "prompt positions carried the binding, answers would change, and the percent at 1 "
             "would be 0. No intervals are drawn; the table has them.",
             _table_of("positions"),
         ),
@@ -137,8 +137,8 @@ STUDY = Study(
         ),
         _figure(
             "figures:binding_id_mixture",
-            "Fractions of answers by mechanism",
-            "Fractions of a model's answers that follow each mechanism (slot, color, content), "
+            "Answers by mechanism",
+            "Percent of a model's answers that follow each mechanism (slot, color, content), "
             "fitted by maximum likelihood to answers on which mechanisms disagree; the rest are "
             "guesses. Lines: 95 % bootstrap intervals over rows, from the left end of each part. A "
             "bar with one color follows one mechanism.",

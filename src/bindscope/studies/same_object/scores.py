@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.core.array_types import Doubles
+from bindscope.tables.numbers import percentage_points
 from bindscope.tables.quantities import Quantity
 
 RESAMPLES: Final = 1000  # of the test images, for an interval
@@ -79,7 +80,7 @@ class ReportQuantity(Quantity):
     least: float | None = 0.0
     most: float | None = 1.0
     heading: str = ""  # none: it is not shown there
-    format: str = ".1%"
+    format: str | Callable[[float], str] = ".1%"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +231,8 @@ QUADRATIC_LEAD: Final = ReportQuantity(
     high="quadratic_lead_high",
     unit=_OF_PAIRS,
     least=-1.0,
-    heading="quadratic ahead",
+    heading="quadratic ahead, points",
+    format=percentage_points,
     meaning="Accuracy of the quadratic probe of the same tokens, minus this.",
 )
 QUADRATIC_POSITION_LEAD: Final = ReportQuantity(
@@ -240,7 +242,8 @@ QUADRATIC_POSITION_LEAD: Final = ReportQuantity(
     high="quadratic_position_lead_high",
     unit=_OF_PAIRS,
     least=-1.0,
-    heading="with positions ahead",
+    heading="with positions ahead, points",
+    format=percentage_points,
     meaning="Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
 )
 POSITION_LEAD: Final = ReportQuantity(
@@ -259,7 +262,8 @@ IMAGE_MAJORITY_LEAD: Final = ReportQuantity(
     high="image_majority_lead_high",
     unit=_OF_PAIRS,
     least=-1.0,
-    heading="above it",
+    heading="above it, points",
+    format=percentage_points,
     meaning="This accuracy, minus `image_majority_accuracy`.",
 )
 LAST_LAYER_LEAD: Final = ReportQuantity(

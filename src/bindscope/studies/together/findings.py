@@ -33,6 +33,7 @@ from bindscope.studies.together.claims import (
 )
 from bindscope.studies.together.tables import OPEN, UNTESTED, VERDICTS
 from bindscope.studies.together.views import left_out, over_groups, points
+from bindscope.tables.numbers import percent
 
 _INTRODUCTION = (
     "Two studies measure the same models on the same scenes. One bounds how many bits of the "
@@ -81,7 +82,14 @@ _GROUPS = (
     Column("share ≥", "cls_pairing_ratio", "number", "of the entropy H(O|M)", bound=True),
     Column("patches of layers", "patch_layer"),
     _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
-    _percent("gain over positions", "position_lead", "percentage points of accuracy"),
+    Column(
+        "gain over positions, points",
+        "position_lead",
+        "number",
+        "percentage points of accuracy",
+        "+.1f",
+        True,
+    ),
 )
 _JOINED = (
     "lead",
@@ -168,16 +176,16 @@ _USE = (
     "pairing from the image tokens of a toy vision-language model, layer by layer. The binding ID "
     "study replaces the same tokens, from that layer on, by those of the scene whose objects swap "
     "colors, and repeats the question. Decoded: the lower bound is significantly above "
-    f"{READABLE:.0%} of the entropy. Used: significantly more than {CHANGED:.0%} of the answers "
-    "change to the other object's item (Holm's correction over all layers and toys). Toys are "
-    "trained on this task only; the results do not extend to other models."
+    f"{percent(READABLE)} of the entropy. Used: significantly more than {percent(CHANGED)} of the "
+    "answers change to the other object's item (Holm's correction over all layers and toys). Toys "
+    "are trained on this task only; the results do not extend to other models."
 )
 _HOW_USED = (
     "Bits are lower bounds: a small bound does not show that a token holds little. Image tokens "
     "are computed before any text and do not depend on it; after the last decoder layer no "
     "attention reads them. The replacement changes the pairs of color and shape only; colors, "
     "shapes and positions stay. The test is not possible for a toy that answers "
-    f"{ANSWERS:.0%} of the questions or fewer correctly."
+    f"{percent(ANSWERS)} of the questions or fewer correctly."
 )
 _USE_COLUMNS = (
     Column("model", "model", "label", "a toy"),

@@ -38,6 +38,7 @@ from bindscope.studies.same_object.views import (
     where_validation_is_best,
     without_loss,
 )
+from bindscope.tables.numbers import percent
 
 # Quantity -> row of panels, name in the legend, look.
 _ATTENTION: Final[dict[str, tuple[str, str, Look]]] = {
@@ -223,7 +224,7 @@ def _conditions(table: pd.DataFrame) -> list[EditCondition]:
 
 def _words(edit: str, strength: float) -> str:
     if edit == "shuffle":
-        return f"shuffle {strength:.0%}"
+        return f"shuffle {percent(strength)}"
     if edit == "inject":
         return f"inject \N{GREEK SMALL LETTER ALPHA} = {1 - strength:.2g}"
     return {"none": "original"}.get(edit, edit)
