@@ -262,7 +262,7 @@ IMAGE_MAJORITY_LEAD: Final = ReportQuantity(
     high="image_majority_lead_high",
     unit=_OF_PAIRS,
     least=-1.0,
-    heading="above it, points",
+    heading="over majority per image, points",
     format=percentage_points,
     meaning="This accuracy, minus `image_majority_accuracy`.",
 )

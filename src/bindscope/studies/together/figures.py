@@ -103,19 +103,19 @@ def pairing_use(table: pd.DataFrame) -> Figure:
     grid = wrapped(dict.fromkeys(names), 3, (0.9, 2.2), sharey=True)
     for axes in grid.panels.values():
         for height in (READABLE, CHANGED):
-            axes.axhline(height, color=GREY, linewidth=0.6, linestyle=":")
+            axes.axhline(100 * height, color=GREY, linewidth=0.6, linestyle=":")
     look = {}
     for i, (words, (column, style)) in enumerate(_LINES.items()):
         if rows[column].notna().any() or i == 0:
             look[words] = style
         tidy = stacked(rows, {words: column})
         tidy["x"] += 0.08 * i
-        facets(tidy, {words: style}, grid, "panel", bars=0.9, linewidth=1, markersize=4)
+        facets(tidy, {words: style}, grid, "panel", scale=100, bars=0.9, linewidth=1, markersize=4)
     for panel, axes in grid.panels.items():
         layers = rows.loc[rows["panel"] == panel, ["layer", "depth"]].astype(int)
         axes.set_xticks(range(len(layers)), [_mark(*pair) for pair in layers.to_numpy().tolist()])
         axes.set_xlabel("tower; input of decoder layer; output of the last (end)", fontsize=7.5)
-        axes.set_ylim(-0.08, 1.08)
+        axes.set_ylim(-8, 108)
         axes.set_title(panel)
-    grid.label(y="share of H(O|M), or of answers", fontsize=7.5)
+    grid.label(y="% of H(O|M), or of answers", fontsize=7.5)
     return grid.legend(look, per_row=2)

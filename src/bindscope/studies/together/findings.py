@@ -33,7 +33,7 @@ from bindscope.studies.together.claims import (
 )
 from bindscope.studies.together.tables import OPEN, UNTESTED, VERDICTS
 from bindscope.studies.together.views import left_out, over_groups, points
-from bindscope.tables.numbers import percent
+from bindscope.tables.numbers import at_least, percent
 
 _INTRODUCTION = (
     "Two studies measure the same models on the same scenes. One bounds how many bits of the "
@@ -58,6 +58,11 @@ def _percent(heading: str, source: str, explanation: str) -> Column:
     return Column(f"{heading}, %", source, "number", explanation, ".1f", True)
 
 
+def _bound(share: float) -> str:
+    """Write a lower bound that is a share in percent, rounded down."""
+    return f"{at_least(100 * share, 0)}\u00a0%"
+
+
 _CAVEATS = (
     "A correlation over model groups does not show that one value causes the other.",
     "Both values depend on the probes: bits are lower bounds.",
@@ -79,7 +84,7 @@ _GROUPS = (
         interval=True,
         bound=True,
     ),
-    Column("share ≥", "cls_pairing_ratio", "number", "of the entropy H(O|M)", bound=True),
+    Column("share ≥", "cls_pairing_ratio", "number", "of the entropy H(O|M)", _bound),
     Column("patches of layers", "patch_layer"),
     _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
     Column(
@@ -198,13 +203,13 @@ _USE_COLUMNS = (
         interval=True,
         bound=True,
     ),
-    Column("share ≥", "patches_pairing_ratio", "number", "of the entropy H(O|M)", bound=True),
+    Column("share ≥", "patches_pairing_ratio", "number", "of the entropy H(O|M)", _bound),
     Column(
         "used from this layer on",
         "anew_from",
         "number",
         "answers that change, by text or question",
-        "+.2f",
+        ".0%",
         True,
     ),
     Column(
@@ -212,7 +217,7 @@ _USE_COLUMNS = (
         "frozen_from",
         "number",
         "answers that change, context frozen",
-        "+.2f",
+        ".0%",
         True,
     ),
     Column(
@@ -220,7 +225,7 @@ _USE_COLUMNS = (
         "frozen_at",
         "number",
         "answers that change when this layer's input alone is replaced, context frozen",
-        "+.2f",
+        ".0%",
         True,
     ),
     Column("verdict", "verdict", "label"),

@@ -92,7 +92,7 @@ STUDY = Study(
             "figures:pairing_use",
             "Decoded and used pairing by layer",
             "Toy vision-language models only. Circles: pairing decoded from image tokens by layer, "
-            "a lower bound, as a fraction of its entropy. Squares: answers that change when the "
+            "a lower bound, in percent of its entropy. Squares: answers that change when the "
             "image tokens swap their pairs from that layer on; triangles: with the text frozen. "
             "Lines: 95 % intervals over scenes. Decoded and used: both above their dotted "
             "threshold.",
