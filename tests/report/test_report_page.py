@@ -202,7 +202,7 @@ def test_what_all_rows_share_selects_none(tmp_path):
 def test_a_figure_links_its_files_and_its_alternative_text_has_its_values(tmp_path):
     svg = (
         "<svg><text>published value</text>"
-        '<rect data-of="a" data-names="b"><title>captions: 7.12</title></rect></svg>'
+        '<rect data-of="a" data-names="captions"><title>captions: 7.12</title></rect></svg>'
     )
     caption = "Bars{published value|; stars: a paper}{hatched|; hatched: no bound}."
     figure = replace(drawing(tmp_path, "one", svg=svg), caption=caption)
@@ -212,6 +212,22 @@ def test_a_figure_links_its_files_and_its_alternative_text_has_its_values(tmp_pa
     hrefs = {a["href"] for tag, a in Outline(page).tags if tag == "a"}
     for path in ("figures/one.png", "figures/one.svg", "tables/binding_information.csv"):
         assert path in hrefs
+
+
+def mark(row: str, text: str) -> str:
+    title = f"cats, {row}, {text}"
+    return f'<rect data-of="a" data-names="cats|{row}"><title>{title}</title></rect>'
+
+
+def test_alternative_texts_say_shared_values_once_and_do_not_cut_the_headline(tmp_path):
+    rows = [f"m{i:02}" for i in range(70)]
+    marks = [mark(row, "entropy: 9") + mark(row, f"decoded: {i}") for i, row in enumerate(rows)]
+    figure = drawing(tmp_path, "one", svg=f"<svg>{''.join(marks)}</svg>")
+    cut = page_of(Part("toy", "Toy", Chapter(), (figure,)))
+    assert "Values: cats: all rows: entropy 9; m00: decoded 0; m01: decoded 1; " in cut
+    assert "m58: decoded 58. And 11 more, in the table next to this page." in cut
+    whole = page_of(Part("toy", "Toy", Chapter(headline=("one",)), (figure,)))
+    assert 'm69: decoded 69."' in whole
 
 
 def test_a_narrow_screen_has_a_figure_of_its_own(tmp_path):
@@ -407,7 +423,11 @@ def test_claims_are_a_matrix_with_a_row_per_claim_and_a_column_per_model():
     cell = matrix.rows[0][3]
     assert (cell.below, cell.explanation) == ("90 %", "holds: a, left, 90 %, 85 to 95")
     assert matrix.rows[2][2].explanation == "not testable: b, 0.90 cm, 0.85 to 0.95, empty edit"
-    assert section.points == ("Does not hold: It is right. b, left (20 %, 15 to 25).",)
+    assert matrix.rows[2][0].below == "effects in cm"
+    assert section.points == ()
+    assert section.paragraphs == (f"{section.summary} Claims do not hold for b (1 effect).",)
+    without = claims_section(judge(claims, effects), rates, "toy", without=["b"])
+    assert without.paragraphs == (section.summary,)
     assert section.summary == (
         "5 effects tested, corrected for all of them (Holm): "
         "2 hold, 1 does not hold, 1 not significant, 1 not testable."
@@ -416,6 +436,9 @@ def test_claims_are_a_matrix_with_a_row_per_claim_and_a_column_per_model():
     assert f'<a href="#toy-claims">{section.summary}</a>' in page
     assert 'title="holds: a, left, 90 %, 85 to 95"' in page
     assert '<details class="section" id="toy-claims" open>' in page
+    assert page.count('<tr class="group">') == 2
+    assert '<th scope="col"><span>claim' not in page
+    assert page.count(">It is right.") == 1
 
 
 def test_a_narrow_page_scrolls_figures_and_tables_and_has_no_small_text(page):

@@ -131,6 +131,8 @@ class PageTable:
         Whether it is shown only when its title is pressed.
     is_sorted
         Whether its rows have an order that a reader cannot change.
+    is_grouped
+        Whether a row's first cell, if not empty, is a heading above the row and those that follow.
     text
         A paragraph above it.
     """
@@ -140,6 +142,7 @@ class PageTable:
     rows: tuple[tuple[Cell, ...], ...]
     folded: bool = False
     is_sorted: bool = False
+    is_grouped: bool = False
     text: str = ""
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 
@@ -35,7 +35,6 @@ MARKS: Mapping[Verdict, str] = {
     "not testable": "\u2013",
 }
 _PLURAL = {"holds": "hold", "does not hold": "do not hold"}
-MOST_PLACES = 4  # that a sentence lists; the table of claims has all
 _WRITTEN = {  # by unit: scale, decimals, what is written
     "points": (1, 1, "points"),
     "fraction": (100, 0, "%"),
@@ -64,8 +63,9 @@ def claims_section(
     study: str,
     lead: str = "",
     controls: Sequence[Judgment] = (),
+    without: Collection[str] = (),
 ) -> Section:
-    """Return the section with all verdicts of a study: a matrix, what is refuted, all numbers.
+    """Return the section with all verdicts of a study: a matrix, what surprises, all numbers.
 
     Parameters
     ----------
@@ -79,6 +79,8 @@ def claims_section(
         What a reader must know of the study's effects.
     controls
         Judgments of representations with known properties, which were judged by themselves.
+    without
+        Models without the claimed properties by design: that a claim does not hold is expected.
     """
     everything = [*judgments, *controls]
     if not everything:
@@ -91,13 +93,13 @@ def claims_section(
     )
     if judgments and controls:
         text += f" The {len(controls)} effects of controls are corrected by themselves."
+    summary = _summarize(judgments or controls)
     return Section(
         "claims",
         "Claims",
-        tuple(filter(None, (lead,))),
-        tuple(_refuted(judgments)),
+        tuple(filter(None, (lead, f"{summary} {_surprises(judgments, without)}".strip()))),
         tables=(_matrix(everything), _table(everything, rates, study, text)),
-        summary=_summarize(judgments or controls),
+        summary=summary,
         is_open=True,
     )
 
@@ -114,17 +116,18 @@ def _summarize(judgments: Sequence[Judgment]) -> str:
     return f"{n_effects} tested, corrected for all of them (Holm): {listed}."
 
 
-def _refuted(judgments: Sequence[Judgment]) -> Iterator[str]:
-    """Say of each claim that does not hold somewhere where that is, the first places."""
-    places: dict[str, list[str]] = {}
-    for judgment in judgments:
-        if judgment.verdict == "does not hold":
-            words = f"{judgment.effect.where} ({_in_words(judgment)})"
-            places.setdefault(judgment.claim.sentence, []).append(words)
-    for sentence, listed in places.items():
-        more = len(listed) - MOST_PLACES
-        rest = f" and {more} more" if more > 0 else ""
-        yield f"Does not hold: {sentence} {', '.join(listed[:MOST_PLACES])}{rest}."
+def _surprises(judgments: Sequence[Judgment], without: Collection[str]) -> str:
+    """Count by model the claims that do not hold, of models that could have the property."""
+    counts = Counter(
+        _model(judgment)
+        for judgment in judgments
+        if judgment.verdict == "does not hold" and judgment.effect.model not in without
+    )
+    listed = ", ".join(
+        f"{model} ({n} effect{'' if n == 1 else 's'})" for model, n in counts.items()
+    )
+    begin = "Baselines and planted encoders aside, claims" if without else "Claims"
+    return f"{begin} do not hold for {listed}." if listed else ""
 
 
 def _matrix(judgments: Sequence[Judgment]) -> PageTable:
@@ -132,8 +135,8 @@ def _matrix(judgments: Sequence[Judgment]) -> PageTable:
     # Those with the most verdicts first.
     models = [model for model, _ in Counter(map(_model, judgments)).most_common()]
     rows: dict[tuple[str, str], dict[str, list[Judgment]]] = {}
-    sentences = {judgment.claim.name: judgment.claim.sentence for judgment in judgments}
-    order = list(sentences)
+    claims = {judgment.claim.name: judgment.claim for judgment in judgments}
+    order = list(claims)
     for judgment in sorted(judgments, key=lambda judgment: order.index(judgment.claim.name)):
         key = (judgment.claim.name, judgment.effect.condition)
         rows.setdefault(key, {}).setdefault(_model(judgment), []).append(judgment)
@@ -141,17 +144,26 @@ def _matrix(judgments: Sequence[Judgment]) -> PageTable:
     for name, condition in rows:
         marks = (_mark(rows[name, condition].get(model, ())) for model in models)
         # A claim is written once; its other conditions are below it.
-        cells.append((Cell(sentences.pop(name, "")), Cell(condition), *marks))
+        claim = claims.pop(name, None)
+        head = Cell(claim.sentence, below=_unit_note(claim)) if claim else Cell("")
+        cells.append((head, Cell(condition), *marks))
     columns = [Column("claim", "claim"), Column("for", "for")]
     columns += [Column(model, model, "mark") for model in models]
-    if not any(condition for _, condition in rows):
+    has_conditions = any(condition for _, condition in rows)
+    if not has_conditions:
         del columns[1]
         cells = [(row[0], *row[2:]) for row in cells]
     verdicts = {judgment.verdict for judgment in judgments}
     legend = "; ".join(
         f"{mark} {verdict}" for verdict, mark in MARKS.items() if verdict in verdicts
     )
-    return PageTable(f"Verdicts by model ({legend})", tuple(columns), tuple(cells), is_sorted=True)
+    return PageTable(
+        f"Verdicts by model ({legend})",
+        tuple(columns),
+        tuple(cells),
+        is_sorted=True,
+        is_grouped=has_conditions,
+    )
 
 
 def _model(judgment: Judgment) -> str:
@@ -161,7 +173,7 @@ def _model(judgment: Judgment) -> str:
 def _mark(judgments: Sequence[Judgment]) -> Cell:
     """Return the verdicts of a claim on a model; the numbers below, and on hover in full."""
     marks = " ".join(MARKS[judgment.verdict] for judgment in judgments)
-    values = [_value(judgment) for judgment in judgments]
+    values = [_in_matrix(judgment) for judgment in judgments]
     below = ", ".join(values) if all(values) else ""
     words = (f"{j.verdict}: {j.effect.where}, {_in_words(j)}" for j in judgments)
     return Cell(marks, below=below, explanation="; ".join(words))
@@ -223,6 +235,18 @@ def _value(judgment: Judgment) -> str:
     """Write an effect with its unit; empty where there is none."""
     value, _ = _write_effect(judgment)
     return f"{value} {_unit(judgment.claim)}".strip() if value else ""
+
+
+def _in_matrix(judgment: Judgment) -> str:
+    """Write an effect without its unit, which its claim has, but for percent."""
+    value = _value(judgment)
+    return (
+        value if _unit(judgment.claim) == "%" else value.removesuffix(_unit(judgment.claim)).strip()
+    )
+
+
+def _unit_note(claim: Claim) -> str:
+    return "" if _unit(claim) == "%" else f"effects in {_unit(claim)}"
 
 
 def _in_words(judgment: Judgment) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from bindscope.figures.colors import LARGEST_SVG_BYTES, WIDTH_IN
 from bindscope.report.chapter import Chapter, PageTable, Section, numbers_first
 
 POINTS_PER_INCH = 72
-MOST_VALUES = 60  # that an alternative text lists
+MOST_VALUES = 60  # that an alternative text lists, but for the figure that shows the result
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,12 @@ def _template() -> Template:
 def _laid_out(part: Part) -> dict[str, Any]:
     """Give every figure its place: with the findings, in a section that names it, or the last."""
     chapter = part.chapter
-    drawn = {figure.name: _embedded(figure) for figure in part.figures}
-    headline = [name for name in chapter.headline if name in drawn][:1]
+    names = {figure.name for figure in part.figures}
+    headline = [name for name in chapter.headline if name in names][:1]
+    drawn = {
+        figure.name: _embedded(figure, None if figure.name in headline else MOST_VALUES)
+        for figure in part.figures
+    }
     placed = {*headline, *(name for s in chapter.sections for name in s.figures)}
     unplaced = tuple(figure.name for figure in part.figures if figure.name not in placed)
     in_order = sorted(chapter.sections, key=lambda section: not section.is_open)
@@ -202,13 +207,16 @@ def _has_content(section: Mapping[str, Any]) -> bool:
     return bool(section["figures"] or content.paragraphs or content.points or content.tables)
 
 
-def _embedded(figure: Drawing) -> dict[str, Any]:
-    """Embed a figure: the SVG, or the PNG where the SVG is large (many images in it)."""
+def _embedded(figure: Drawing, most: int | None) -> dict[str, Any]:
+    """Embed a figure: the SVG, or the PNG where the SVG is large (many images in it).
+
+    Its alternative text lists all values, or the first `most`.
+    """
     content = Path(figure.svg).read_bytes()
     svg = content.decode()
     caption = _caption(figure.caption, svg)
     first = re.split(r"(?<=\.)\s", caption, maxsplit=1)[0]
-    alt = f"{figure.title}. {first} {_values(svg)}".strip()
+    alt = f"{figure.title}. {first} {_values(svg, most)}".strip()
     embedded: dict[str, Any] = {
         "title": figure.title,
         "alt": alt,
@@ -233,12 +241,53 @@ def _caption(caption: str, svg: str) -> str:
     return CONDITIONAL.sub(lambda match: match[2] if match[1] in words else "", caption)
 
 
-def _values(svg: str) -> str:
-    """Return the values that a figure shows, for a reader who cannot see it."""
-    texts = re.findall(r"<rect [^>]*data-of=[^>]*><title>([^<]*)</title>", svg)
-    values = list(dict.fromkeys(map(html.unescape, texts)))
-    more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
-    return f"Values: {'; '.join(values[:MOST_VALUES])}{more}." if values else ""
+def _values(svg: str, most: int | None = None) -> str:
+    """Return the values that a figure shows, panel by panel, for a reader who cannot see it.
+
+    A value that all rows of a panel share is written once.
+    """
+    marks = re.findall(r'<rect [^>]*data-names="([^"]*)"><title>([^<]*)</title>', svg)
+    panels: dict[str, dict[tuple[str, str], None]] = {}
+    for names, text in dict.fromkeys((html.unescape(a), html.unescape(b)) for a, b in marks):
+        panel, row, *_ = *names.split("|"), "", ""
+        rest = text.removeprefix(panel).lstrip(",: ") if panel else text
+        panels.setdefault(panel, {})[row, rest.removeprefix(row).lstrip(",: ")] = None
+    texts, n, more = [], 0, 0
+    for panel, values in panels.items():
+        rows = _rows_in_words(list(values))
+        in_words = [text for n_values, text in rows if most is None or (n := n + n_values) <= most]
+        more += sum(n_values for n_values, _ in rows[len(in_words) :])
+        if in_words:
+            texts.append(": ".join(filter(None, (panel, "; ".join(in_words)))))
+    rest = f" And {more} more, in the table next to this page." if more else ""
+    return f"Values: {'. '.join(texts)}.{rest}" if texts else ""
+
+
+def _rows_in_words(values: Sequence[tuple[str, str]]) -> list[tuple[int, str]]:
+    """Return for each row of a panel how many values it has, and a text with its name.
+
+    Values are (row, "quantity: value"); one that all rows with the quantity share comes first.
+    """
+    rows: dict[str, dict[str, list[str]]] = {}
+    with_quantity = Counter({(row, text.rpartition(": ")[0]) for row, text in values})
+    n_rows = Counter(quantity for _, quantity in with_quantity)
+    n_same = Counter(text for _, text in values)
+    for row, text in values:
+        quantity, _, value = text.rpartition(": ")
+        shared = 1 < n_same[text] == n_rows[quantity]
+        listed = rows.setdefault("all rows" if shared else row, {}).setdefault(quantity, [])
+        if value not in listed or not shared:
+            listed.append(value)
+    order = sorted(rows.items(), key=lambda item: item[0] != "all rows")
+    return [(sum(map(len, row.values())), _row_in_words(name, row)) for name, row in order]
+
+
+def _row_in_words(name: str, quantities: Mapping[str, Sequence[str]]) -> str:
+    listed = (
+        " ".join(filter(None, (quantity, ", ".join(values))))
+        for quantity, values in quantities.items()
+    )
+    return ": ".join(filter(None, (name, ", ".join(listed))))
 
 
 def _inline(svg: str, name: str, alt: str) -> str:

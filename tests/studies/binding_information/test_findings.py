@@ -111,6 +111,15 @@ def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_contro
     assert "significantly" not in lead
 
 
+def test_of_positive_controls_only_the_lead_says_what_is_decoded_from_what():
+    rows = [row for row in zoo_rows() if row["model"].startswith("objects")]
+    texts = [text.replace("\u00a0", " ") for text in headline.lead(about(make_table(rows)))]
+    control = "positive control, trained to predict the objects linearly from [CLS]: ≥ 9.4"
+    begin = "Bits of pairing decoded from the [CLS] token by a linear probe: "
+    assert texts[0].startswith(begin + control)
+    assert not any("decodes positive" in text for text in texts)
+
+
 def test_a_groups_name_stands_for_all_of_its_seeds_or_not_at_all():
     rows = [row for row in SMALL if row["model"] not in ("none-1", "none-2")]
     facts = about(parts_table([row for row in rows if row["tokens"] == "cls"]))

@@ -45,8 +45,7 @@ def lead(about: Measurements) -> tuple[str, ...]:
     sentences = [_contrast(about, here), _others(about, here)]
     if "patches" in list(by_tokens)[1:]:
         patches = by_tokens["patches"]
-        amounts = _amounts(about, patches, _part(patches))
-        sentences.append(f"{_decodes(patches)} {amounts}.")
+        sentences.append(_decoded(about, patches, _part(patches)))
     return tuple(filter(None, sentences))
 
 
@@ -92,7 +91,11 @@ def _others(about: Measurements, here: Quoted) -> str:
     """Say what is decoded from all others, and which comparisons are significant."""
     pair = {str(estimate.row["model"]) for estimate in _pair(about, here)}
     rest = here.models(set(here.rows["model"]) - pair)
-    words = "Other models: " if pair and len(about.by_role(rest)[0]) else ""
+    words = "Other models: " if len(about.by_role(rest)[0]) else ""
+    if not pair:
+        return " ".join(
+            filter(None, [_decoded(about, rest, _part(here)), _comparisons(about, here)])
+        )
     amounts = _amounts(about, rest, _part(here))
     texts = [f"{words}{amounts[:1].upper()}{amounts[1:]}." if amounts else ""]
     return " ".join(filter(None, [*texts, _comparisons(about, here)]))
@@ -156,6 +159,17 @@ def _decodes(here: Quoted) -> str:
     """Begin a sentence on one token input: which probe decodes from what."""
     tokens = label_tokens(here.rows["tokens"].iloc[0]).words
     return f"From {tokens}, {probe_words(here)} decodes"
+
+
+def _decoded(about: Measurements, here: Quoted, part: Quantity, *, in_percent: bool = False) -> str:
+    """Say in a sentence what is decoded from one token input, if only from controls, too."""
+    amounts = _amounts(about, here, part, in_percent=in_percent)
+    models, *_ = about.by_role(here)
+    if len(models):
+        return f"{_decodes(here)} {amounts}."
+    tokens = label_tokens(here.rows["tokens"].iloc[0]).words
+    words = "Decoded" if in_percent else f"Bits of {WORDS[part]} decoded"
+    return f"{words} from {tokens} by {probe_words(here)}: {amounts}."
 
 
 def _pair(about: Measurements, here: Quoted) -> list[Estimate]:
@@ -252,7 +266,7 @@ def counts_reach(about: Measurements) -> list[str]:
         sentences.append(
             f"In scenes of {dataset}, counts alone reach "
             f"{number(100 * first[COUNTS.entropy] / first[BEYOND.entropy], '.0f')}\u00a0% of B*. "
-            f"{_decodes(here)} {_amounts(about, here, BEYOND, in_percent=True)}. Scenes "
-            "and models differ from those of the binding problem paper."
+            f"{_decoded(about, here, BEYOND, in_percent=True)} Scenes and "
+            "models differ from those of the binding problem paper."
         )
     return sentences

@@ -317,8 +317,8 @@ STUDY = Study(
             "Object information by token input and probe",
             "Bits per scene about the objects in the last "
             "layer, by token input and probe. Bars: lower bounds; lines: 95 % intervals over "
-            "training seeds for groups, else over test scenes; H(O): all there is"
-            "{paper's formula|. Diamonds: the binding problem paper's formula, H(O) \u2212 CE; "
+            "{training seeds|training seeds for groups, else over }test scenes; H(O): all there "
+            "is{paper's formula|. Diamonds: the binding problem paper's formula, H(O) \u2212 CE; "
             "crosses: the same without a representation}{published value|; stars: published values,"
             " hollow if protocol or input differ}.",
             _tokens,
@@ -329,9 +329,10 @@ STUDY = Study(
             "Binding information by layer",
             "Fraction of binding information (counts and pairing) decoded from each layer. Solid: "
             "lower bounds{paper's formula|; dashed: the binding problem paper's formula, no bound}."
-            " Bands: 95 % intervals over training seeds for groups, else over test scenes; a model "
-            "with its own name is one seed.{after the last norm| Open markers: after the last "
-            "norm.} Where a solid line rises, the probe can decode it.",
+            " Bands: 95 % intervals over {training seeds|training seeds for groups, else over }"
+            "test scenes; a model with its own name is one seed.{after the last norm| "
+            "Open markers: after the last norm.} Where a solid line rises, the probe can decode "
+            "it.",
             _table_where(_several_layers),
         ),
         _figure(

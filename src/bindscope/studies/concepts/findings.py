@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
+from bindscope.models.baselines import BASELINES
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.report.claims import claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
@@ -37,7 +38,7 @@ _INTRODUCTION = (
 _LEAD = (
     "Of pairs of objects that share no value, counting values recognizes none, and the best guess "
     "from the values half; effects are points above that guess. Scenes of the same objects are "
-    "never on both sides of a split. Planted encoders validate the measures:"
+    "never on both sides of a split. Planted encoders validate the measures."
 )
 _CORRELATIONS = (
     "Correlation of measures of the embeddings with recognition. Recognition in what an "
@@ -150,6 +151,16 @@ _MAPS = (
 )
 
 
+def _without(judgments: Sequence[Judgment]) -> set[str]:
+    """Return the names of models without learned structure: baselines and planted encoders."""
+    models = set()
+    for effect in (judgment.effect for judgment in judgments):
+        embedding, vectors = (*effect.about, "", "")[:2]
+        if embedding in BASELINES or vectors == "planted":
+            models.add(effect.model)
+    return models
+
+
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was measured; see `core.interfaces.Findings`."""
     if "concepts" not in tables:
@@ -160,7 +171,10 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     if judgments:
         path = inputs.resources.get("claims", "")
         rates = read_rates(path) if path else _NO_RATES
-        sections = (claims_section(judgments, rates, "concepts", _LEAD), *sections)
+        sections = (
+            claims_section(judgments, rates, "concepts", _LEAD, without=_without(judgments)),
+            *sections,
+        )
     dual = bool(len(coverages))
     return Chapter(
         lead=_lead(coverages) if dual else _lead_of_embeddings(judgments, table),

@@ -190,8 +190,7 @@ def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[NamedValues]
             saved, prior = b.saved[part], b.prior[part]
             words, name = number(saved), names[part]
             bar_in_box(axes, y, 0, prior, max(saved, 0.0), words, name=name, color=color)
-        axes.set_title(names[part], fontsize=8, color=color)
-        axes.set_xlabel(f"of {number(widest[part])} bits", fontsize=7.5)
+        axes.set_title(f"{names[part]}\n{number(widest[part])} bits", fontsize=8, color=color)
         axes.set_xlim(0, max(1.005 * widest[part], _SMALLEST_BITS))
         hide_frame(axes)
     grid.left[0].set_yticks(range(len(breakdowns)), list(breakdowns))

@@ -33,6 +33,7 @@ from bindscope.studies.binding_information.figures.shared import (
     has_assumed_prior,
     hatched,
     marked,
+    name_interval,
     read_binding,
     star_entries,
     table_as,
@@ -136,7 +137,7 @@ def _curves(
 def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
     """Return the legend's entries of what solid and dashed lines mean."""
     entries = {
-        BEYOND.value: handle("lower bound, 95 % interval", color=INK),
+        BEYOND.value: handle(f"lower bound, {name_interval(rows)}", color=INK),
         PAPER_BEYOND.value: handle(FORMULA_ENTRY, color=INK, **_DASHES),
     }
     return [entry for name, entry in entries.items() if rows[name].notna().any()]
@@ -195,9 +196,10 @@ def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         if high >= _SHOW_WHOLE_FROM:
             last = i % n_columns == n_columns - 1
             reference_line(axes, 100.0, marked("H(O|F)", has_assumed_prior(rows)) if last else "")
+    first = int(rows["x"].min())
     deepest = int(rows.loc[rows["layer"] != "final", "x"].max())
     for axes in grid.bottom:
-        axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 8))))
+        axes.set_xticks(range(first, deepest + 1, max(1, -(-deepest // 8))))
     grid.label("layer", "β*, % of H(O|F)")
     mark = {"marker": "o", "markerfacecolor": "white", "linestyle": "none", "color": INK}
     norm = [handle("after the last norm", **mark)] if len(final) else []

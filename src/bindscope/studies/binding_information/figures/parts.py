@@ -40,7 +40,7 @@ from bindscope.studies.binding_information.views import (
 )
 from bindscope.tables.numbers import at_least, number
 from bindscope.tables.quantities import Quantity
-from bindscope.tables.quoted import Quoted, TableRow, name_order
+from bindscope.tables.quoted import AT_LEAST, Quoted, TableRow, name_order
 
 _GAP = 0.035  # between two parts, of the sum of their entropies
 _BAR = 0.74
@@ -95,13 +95,17 @@ def parts_narrow(
 ) -> Figure:
     """Draw `parts` of the first dataset for a narrow screen: a panel per part, in a column."""
     quoted = quote(table, models)
-    name = some(name_order(quoted.names("dataset"), datasets), "There is no figure of parts.")[0]
+    names = some(name_order(quoted.names("dataset"), datasets), "There is no figure of parts.")
+    name, *others = names
     here = quoted[name]
     boxes = part_boxes(_some_row(name, here, table))
     n_rows = _n_lines(here) + LABEL_ROWS * len(strongest_baselines(table, name, WHOLE))
     height = _HEAD_IN + 1.3 * _ROW_IN * n_rows
     canvas = new_figure(height * len(boxes) + 1.0, _NARROW_IN)
-    canvas.suptitle(_marked(name, here), fontsize=9, fontweight="bold", x=0.01, ha="left")
+    note = f" (first of {len(names)} datasets)" if others else ""
+    canvas.suptitle(
+        f"{_marked(name, here)}{note}", fontsize=9, fontweight="bold", x=0.01, ha="left"
+    )
     grid = wrapped([box.part for box in boxes], 1, (0, 0), on=canvas)
     for box in boxes:
         _panel(grid.panels[box.part], name, here, table, models, [box._replace(start=0.0)])
@@ -257,7 +261,7 @@ def bar_in_box(
     """
     axes.barh(y, bits, _BAR, left=start, **_OUTLINE)[0].set_label(f"entropy of {name}")
     bar = axes.barh(y, value, _BAR, left=start, linewidth=0, **look)
-    bar[0].set_label(f"{name} decoded")
+    bar[0].set_label(f"{name} decoded{', at least' if words.startswith(AT_LEAST) else ''}")
     inside = value > _WIDE * bits
     axes.annotate(
         words,
@@ -382,9 +386,9 @@ def parts_layers(
         for line, (dataset, token) in lines.items()
     ]
     grid.label(y=heads * len(grid.left), fontsize=7.5)
-    deepest = int(rows["x"].max())
+    first, deepest = int(rows["x"].min()), int(rows["x"].max())
     for axes in grid.bottom:
-        axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 4))))
+        axes.set_xticks(range(first, deepest + 1, max(1, -(-deepest // 4))))
     grid.label("layer")
     seeds = handle("training seeds; band: 95 % interval", marker=".", color=INK, linestyle="")
     return grid.legend(look, *([seeds] if (rows["n_models"] > 1).any() else []), per_row=4)

@@ -176,13 +176,19 @@ def bar_legend(
     """Put the legend of such bars below: what their colors mean, and what else is drawn."""
     entries = [
         *(Patch(color=style.color, alpha=0.85, label=style.name) for style in bars),
-        handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
+        handle(name_interval(rows), color=INK, linewidth=1, marker="|", markersize=5),
         *([handle(FORMULA_ENTRY, **_PAPER)] if rows[PAPER_WHOLE.value].notna().any() else []),
         *further,
         *star_entries(marks),
         *assumed_entry(rows),
     ]
     legend_below(figure, entries, 4)
+
+
+def name_interval(rows: pd.DataFrame) -> str:
+    """Name the intervals of bounds: over test scenes, but of model groups over training seeds."""
+    has_groups = bool((rows["n_models"] > 1).any())
+    return "95 % interval" + (" (groups: over training seeds)" if has_groups else "")
 
 
 def draw_stars(axes: Axes, x: Iterable[float], y: Iterable[float], same: Iterable[bool]) -> None:
