@@ -19,7 +19,7 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import order_models
 from bindscope.studies.same_object.findings import chapter as same_object_chapter
 from bindscope.tables.groups import with_groups
-from bindscope.tables.numbers import at_least, at_most, number, p_value
+from bindscope.tables.numbers import at_least, at_most, number, p_value, percent, percentage_points
 
 # Bounds whose nearest hundredth is above them; of seed 0, and 0.03 less and more of the others.
 DECODED = {"objects": 9.337, "captions": 7.417, "captions-unpaired": 6.238, "none": 3.557}
@@ -116,6 +116,17 @@ def test_a_bound_has_one_rounding_in_sentences_tables_and_figures(text, table):
 def test_zero_has_no_sign_anywhere(text):
     assert re.findall(r"(?<![\w.])-0(?:\.0+)?(?![\d.])", text) == []
     assert "0.00" in text
+
+
+def test_shares_are_percent_and_their_differences_points():
+    assert percent(0.754) == "75\u00a0%"
+    assert [percentage_points(x) for x in (0.025, -0.0752, 0.0, -0.0001)] == [
+        "+2.5",
+        "\u22127.5",
+        "0.0",
+        "0.0",
+    ]
+    assert [percentage_points(x, decimals=0) for x in (0.98, 0.004)] == ["+98", "0"]
 
 
 def test_p_values_are_written_as_journals_do(text):

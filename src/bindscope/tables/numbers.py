@@ -28,8 +28,9 @@ def percent(share: float) -> str:
 
 
 def percentage_points(difference: float, decimals: int = 1) -> str:
-    """Write a difference of shares in percentage points, with its sign: "+2.5"."""
-    return number(100 * difference, f"+.{decimals}f")
+    """Write a difference of shares in percentage points, with its sign: "+2.5"; 0 has none."""
+    text = number(100 * difference, f"+.{decimals}f")
+    return text if text.strip("+0.") else text.removeprefix("+")
 
 
 def p_value(value: float | None) -> str:
