@@ -224,10 +224,10 @@ def test_alternative_texts_say_shared_values_once_and_do_not_cut_the_headline(tm
     marks = [mark(row, "entropy: 9") + mark(row, f"decoded: {i}") for i, row in enumerate(rows)]
     figure = drawing(tmp_path, "one", svg=f"<svg>{''.join(marks)}</svg>")
     cut = page_of(Part("toy", "Toy", Chapter(), (figure,)))
-    assert "Values: cats: all rows: entropy 9; m00: decoded 0; m01: decoded 1; " in cut
-    assert "m58: decoded 58. And 11 more, in the table next to this page." in cut
+    assert "Values: cats: all rows: entropy: 9; m00: decoded: 0; m01: decoded: 1; " in cut
+    assert "m58: decoded: 58. And 11 more, in the table next to this page." in cut
     whole = page_of(Part("toy", "Toy", Chapter(headline=("one",)), (figure,)))
-    assert 'm69: decoded 69."' in whole
+    assert 'm69: decoded: 69."' in whole
 
 
 def test_a_narrow_screen_has_a_figure_of_its_own(tmp_path):

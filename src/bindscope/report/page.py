@@ -247,14 +247,14 @@ def _values(svg: str, most: int | None = None) -> str:
     A value that all rows of a panel share is written once.
     """
     marks = re.findall(r'<rect [^>]*data-names="([^"]*)"><title>([^<]*)</title>', svg)
-    panels: dict[str, dict[tuple[str, str], None]] = {}
-    for names, text in dict.fromkeys((html.unescape(a), html.unescape(b)) for a, b in marks):
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for names, text in ((html.unescape(a), html.unescape(b)) for a, b in marks):
         panel, row, *_ = *names.split("|"), "", ""
         rest = text.removeprefix(panel).lstrip(",: ") if panel else text
-        panels.setdefault(panel, {})[row, rest.removeprefix(row).lstrip(",: ")] = None
+        panels.setdefault(panel, []).append((row, rest.removeprefix(row).lstrip(",: ")))
     texts, n, more = [], 0, 0
     for panel, values in panels.items():
-        rows = _rows_in_words(list(values))
+        rows = _rows_in_words(values)
         in_words = [text for n_values, text in rows if most is None or (n := n + n_values) <= most]
         more += sum(n_values for n_values, _ in rows[len(in_words) :])
         if in_words:
@@ -269,12 +269,11 @@ def _rows_in_words(values: Sequence[tuple[str, str]]) -> list[tuple[int, str]]:
     Values are (row, "quantity: value"); one that all rows with the quantity share comes first.
     """
     rows: dict[str, dict[str, list[str]]] = {}
-    with_quantity = Counter({(row, text.rpartition(": ")[0]) for row, text in values})
-    n_rows = Counter(quantity for _, quantity in with_quantity)
-    n_same = Counter(text for _, text in values)
+    n_same = Counter(text for _, text in set(values))
+    n_rows = Counter(name for _, name in {(row, text.rpartition(": ")[0]) for row, text in values})
     for row, text in values:
         quantity, _, value = text.rpartition(": ")
-        shared = 1 < n_same[text] == n_rows[quantity]
+        shared = bool(quantity) and 1 < n_same[text] == n_rows[quantity]
         listed = rows.setdefault("all rows" if shared else row, {}).setdefault(quantity, [])
         if value not in listed or not shared:
             listed.append(value)
@@ -284,10 +283,10 @@ def _rows_in_words(values: Sequence[tuple[str, str]]) -> list[tuple[int, str]]:
 
 def _row_in_words(name: str, quantities: Mapping[str, Sequence[str]]) -> str:
     listed = (
-        " ".join(filter(None, (quantity, ", ".join(values))))
+        ": ".join(filter(None, (quantity, ", ".join(values))))
         for quantity, values in quantities.items()
     )
-    return ": ".join(filter(None, (name, ", ".join(listed))))
+    return ": ".join(filter(None, (name, "; ".join(listed))))
 
 
 def _inline(svg: str, name: str, alt: str) -> str:

@@ -163,12 +163,15 @@ def test_the_headline_figure_has_baselines_as_lines_across(table: pd.DataFrame) 
     matching, counting = figure.axes
     ticks = [text.get_text() for text in matching.get_yticklabels()]
     assert not {"pixels", "color-areas"} & {*ticks}
-    across = [line.get_xdata() for line in matching.lines if np.ptp(line.get_ydata()) > 10]
+    across = [
+        (line.get_transform() - matching.transData).transform(line.get_xydata())[0, 0]
+        for line in matching.lines
+        if np.ptp(line.get_ydata()) > 10
+    ]
     starts = [box.get_x() for box in matching.patches if box.get_width() > 9]
     pairing = max(starts)
-    assert sorted(x[0] for x in across) == pytest.approx(
-        sorted([4.0, 4.0, pairing + 1.5, pairing + 9.4])
-    )
+    assert sorted(across) == pytest.approx(sorted([4.0, 4.0, pairing + 1.5, pairing + 9.4]))
+    assert "12 x 12 pixels, pairing" in {line.get_label() for line in matching.lines}
     texts = [text.get_text() for text in matching.texts]
     assert texts.count("12 x 12 pixels") == 2
     assert not [line for line in counting.lines if np.ptp(line.get_ydata()) > 10]

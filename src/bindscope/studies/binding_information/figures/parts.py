@@ -178,7 +178,7 @@ def _panel(
     last = y - 0.4
     for part, start, bits in boxes:
         values = strongest_baselines(table, dataset, part)
-        baseline_lines(axes, values, (0.5, last), start, bits / 2)
+        baseline_lines(axes, values, (0.5, last), start, bits / 2, WORDS[part])
     axes.set_ylim(last + LABEL_ROWS * len(strongest_baselines(table, dataset, WHOLE)), -0.55)
     axes.set_xlim(-0.005 * boxes[-1].start, boxes[-1].start + 1.005 * boxes[-1].bits)
     hide_frame(axes)

@@ -107,18 +107,24 @@ def baseline_look(name: str) -> dict[str, Any]:
 
 
 def baseline_lines(
-    axes: Axes, values: Mapping[str, float], rows: tuple[float, float], start: float, middle: float
+    axes: Axes,
+    values: Mapping[str, float],
+    rows: tuple[float, float],
+    start: float,
+    middle: float,
+    part: str,
 ) -> None:
     """Draw baselines as lines across the rows, from the first down to the last, labels below them.
 
     `values` are `views.strongest_baselines`, counted from `start`. A label takes `LABEL_ROWS`, and
-    stands on that side of its line where `middle` is.
+    stands on that side of its line where `middle` is. Its values are of a `part`.
     """
     first, last = rows
     for i, (name, value) in enumerate(values.items()):
         end, side = last + LABEL_ROWS * (i + 0.5), 1 if value < middle else -1
         words, place = BASELINES[name].words, moved_right(axes, start)
-        axes.plot([value, value], [first, end], **baseline_look(name), label=words, transform=place)
+        look = {**baseline_look(name), "label": f"{words}, {part}", "transform": place}
+        axes.plot([value, value], [first, end], **look)
         axes.annotate(
             words,
             (start + value, end),
