@@ -284,7 +284,7 @@ def test_figures_and_chapter_say_that_these_are_oracles(
     page = chapter(all_tables, RATES)
     assert "No pretrained model is measured" in page.lead[0]
     percent = 100 * share(all_tables["binding_id"], "slot", "mean", "O")
-    assert f": {percent:.0f} % (of the answers, 95 % CI " in page.lead[1]
+    assert f": {percent:.0f}\N{NO-BREAK SPACE}% (of the answers, 95 % CI " in page.lead[1]
     assert "for by-slot (oracle)" in page.lead[1]
     assert all("(oracle)" in name for name, _ in page.findings[0].points)
     points = dict(page.findings[0].points)

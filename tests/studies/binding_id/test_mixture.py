@@ -217,11 +217,11 @@ def test_pure_oracles_have_one_share_and_guesses_are_no_account(table: pd.DataFr
     assert fitted(table, "by-none").loc["mixture", "bits"] == pytest.approx(0, abs=0.03)
 
 
-def test_the_figure_has_bars_of_length_one(table: pd.DataFrame) -> None:
+def test_the_figure_has_bars_of_100_percent(table: pd.DataFrame) -> None:
     assert reason(binding_id_mixture, table=table.iloc[:0])
     figure = binding_id_mixture.draw(table=table)
     widths = np.array([bar.get_width() for bar in figure.axes[0].patches]).reshape(4, 4)
-    assert widths.sum(axis=1) == pytest.approx(np.ones(4), abs=1e-6)
+    assert widths.sum(axis=1) == pytest.approx(np.full(4, 100.0), abs=1e-4)
 
 
 def test_rows_that_tie_are_shared_and_a_row_is_what_is_drawn_anew() -> None:
