@@ -30,6 +30,7 @@ from probe_problems import probe, problem
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from threadpoolctl import threadpool_limits
 
 from bindscope.fitting import regressions
 from bindscope.studies.binding_information.probes.convex import STRENGTHS
@@ -67,7 +68,7 @@ def entry(side: int, dim: int, options: Options) -> Entry:
         {
             "ours": lambda: ours("ours"),
             "mean curvature": mean_curvature,
-            "scikit-learn": lambda: one_head_after_the_other(data),
+            "scikit-learn": lambda: scikit_learn(data),
         },
         options,
     )
@@ -92,7 +93,8 @@ def without_own_hessians() -> Iterator[None]:
         regressions.OWN_RIDGE = ridge
 
 
-def one_head_after_the_other(data: ProbeData) -> list[float]:
+@threadpool_limits.wrap(limits=1)  # NumPy's BLAS has its threads already, and more are slower
+def scikit_learn(data: ProbeData) -> list[float]:
     """Return the validation loss in nats of each head of O, by scikit-learn."""
     mean, scale = data.train.z.mean(0), data.train.z.std(0)
     train, val = ((split.z - mean) / scale for split in (data.train, data.val))
