@@ -238,11 +238,8 @@ def _value(judgment: Judgment) -> str:
 
 
 def _in_matrix(judgment: Judgment) -> str:
-    """Write an effect without its unit, which its claim has, but for percent."""
-    value = _value(judgment)
-    return (
-        value if _unit(judgment.claim) == "%" else value.removesuffix(_unit(judgment.claim)).strip()
-    )
+    """Write an effect as a matrix does: its claim names the unit, but for percent."""
+    return _value(judgment) if _unit(judgment.claim) == "%" else _write_effect(judgment)[0]
 
 
 def _unit_note(claim: Claim) -> str:
