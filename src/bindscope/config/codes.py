@@ -185,19 +185,6 @@ class ShapesRenderer(ConfigModel):
             )
         return self
 
-    def crowding(self, n_objects: int) -> str | None:
-        """Say that no arrangement of so many objects fits the image."""
-        pitch = self.object_px + (self.margin_px if self.gap_px is None else self.gap_px)
-        around = 2 * self.margin_px - (pitch - self.object_px)
-        least = around + pitch * (isqrt(max(n_objects - 1, 0)) + 1)
-        if self.size_px >= least:
-            return None
-        return (
-            f"{n_objects} objects of {self.object_px} px with margins of {self.margin_px} px do "
-            f"not fit an image of {self.size_px} px, however they are placed: set render.size_px "
-            f"to at least {least}, or lower render.object_px or the space's number of objects"
-        )
-
 
 AnyRenderer = Annotated[
     ShapesRenderer
@@ -406,6 +393,20 @@ def _read_problem(dataset: Dataset) -> str | None:
     return vocabulary_problem(dataset.source, dataset.space.groups)
 
 
+def _crowding_problem(render: ShapesRenderer, n_objects: int) -> str | None:
+    """Say that no arrangement of so many objects fits the image."""
+    pitch = render.object_px + (render.margin_px if render.gap_px is None else render.gap_px)
+    around = 2 * render.margin_px - (pitch - render.object_px)
+    least = around + pitch * (isqrt(max(n_objects - 1, 0)) + 1)
+    if render.size_px >= least:
+        return None
+    return (
+        f"{n_objects} objects of {render.object_px} px with margins of {render.margin_px} px do "
+        f"not fit an image of {render.size_px} px, however they are placed: set render.size_px "
+        f"to at least {least}, or lower render.object_px or the space's number of objects"
+    )
+
+
 def _drawn_problem(dataset: Dataset) -> str | None:
     """Say what needs a source."""
     if isinstance(dataset.space, CountedSpace):
@@ -421,5 +422,5 @@ def _drawn_problem(dataset: Dataset) -> str | None:
             f"{cells} different objects, each at most once in a scene: give at most {cells}"
         )
     if isinstance(dataset.render, ShapesRenderer):
-        return dataset.render.crowding(_object_numbers(dataset.space)[1])
+        return _crowding_problem(dataset.render, _object_numbers(dataset.space)[1])
     return None
