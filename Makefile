@@ -28,13 +28,13 @@ ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile=$(CONFIG))
 
-.PHONY: help setup run zoo impostors test test-presets test-cluster chaos check-models rehearse lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: help setup run zoo impostors test test-whole test-presets test-cluster chaos check-models rehearse lint lint-ruff lint-format lint-types lint-snakefmt
 .PHONY: lint-snakemake format lock docs docs-serve check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the test suite"
-	@echo "More (zoo, impostors, test-presets, chaos, check-models, rehearse, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (zoo, impostors, test-whole, test-presets, chaos, check-models, rehearse, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made from requirements.lock, and brought up to date when that changes. An
@@ -111,8 +111,13 @@ zoo: setup
 impostors: setup
 	@"$(BIN)/python" -m bindscope.cli impostors $(ARGS)
 
+SUITE := "$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 test: setup
-	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder $(TESTS)
+	$(SUITE) $(TESTS)
+
+# The whole system under more faults, changes and sources than those that stand for them in `test`.
+test-whole: setup
+	$(SUITE) -m whole $(TESTS)
 
 # Every small preset with few scenes and steps: that each one runs; its numbers mean nothing.
 test-presets: setup

@@ -8,12 +8,17 @@ import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from bindscope.core.errors import CONFIGFILES
 from bindscope.core.files import CACHE
+
+if TYPE_CHECKING:
+    from harness import Clone
 
 PUBLISHED = Path(__file__).parents[1] / "resources" / "published"
 # What takes longest starts first, so that no worker ends with it while the others wait.
@@ -60,6 +65,21 @@ def _no_configuration_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a configuration notes its files for later messages; the next test starts without."""
     monkeypatch.setenv(CONFIGFILES, "")  # so that it is put back as it was before the test
     monkeypatch.delenv(CONFIGFILES)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Clone:
+    """Return a clone in which `config/presets/ci.yaml` has run; tests must not change it."""
+    from harness import Clone
+
+    base = tmp_path_factory.getbasetemp()
+    # Workers of pytest-xdist have a folder each in one that they share.
+    folder = (base if worker_id == "master" else base.parent) / "finished"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            Clone.make(folder.with_name("unfinished")).snakemake()
+            folder.with_name("unfinished").rename(folder)
+    return Clone(folder)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from harness import Clone, warm_python
 
 from bindscope.core.digests import KEYS, read_keys, write_digests
@@ -75,8 +75,8 @@ class Round:
 # --- the run and its results ---------------------------------------------------------------------
 
 
-def finished(folder: Path, snakemake: bool = True) -> Clone:
-    """Run a cut of the CI's preset that has every kind of file; sooner without Snakemake."""
+def run_cut(folder: Path) -> Clone:
+    """Run a cut of the CI's preset that has every kind of file."""
     clone = Clone.make(folder)
     study = "studies.binding_information"
     clone.edit(
@@ -87,10 +87,7 @@ def finished(folder: Path, snakemake: bool = True) -> Clone:
             f"{study}.fits.0.probes": ["linear"],
         }
     )
-    if not snakemake:
-        clone.run_jobs()
-    else:
-        clone.snakemake()
+    clone.snakemake()
     return clone
 
 
@@ -417,7 +414,7 @@ def main() -> int:
     options = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        clone = finished(Path(folder).resolve() / "clone")
+        clone = run_cut(Path(folder).resolve() / "clone")
         faults = drawn(options.first, options.rounds)
         ended = rounds(clone, faults, options.workers, options.files)
         for i, each in enumerate(ended, options.first):

@@ -14,7 +14,6 @@ from chaos import (
     Clone,
     delete,
     exchange,
-    finished,
     flip,
     kinds,
     one_round,
@@ -42,8 +41,8 @@ ROUNDS = {
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    return finished(tmp_path_factory.mktemp("chaos") / "clone", snakemake=False)
+def clone(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    return finished.copy(tmp_path_factory.mktemp("chaos") / "clone")
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, delete, exchange])
@@ -75,6 +74,7 @@ def test_verify_names_damage_to_any_file(
     assert not any(map(product_problems, products))
 
 
+@pytest.mark.whole
 def test_faults_end_well(clone: Clone) -> None:
     numbers = {kind: i for i, kind in enumerate(sorted(kinds(clone)))}
     faults = [(fault, numbers.get(target, target)) for fault, target in ROUNDS.items()]
@@ -85,6 +85,7 @@ def test_faults_end_well(clone: Clone) -> None:
     assert verdicts["truncated file"] == "healed", ended
 
 
+@pytest.mark.whole
 def test_another_result_that_passes_for_sound_is_counted_as_wrong(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:

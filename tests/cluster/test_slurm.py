@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from harness import ROOT, Clone
 from slurm import Slurm, Submission, missing
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/workflow"))
-from harness import Clone  # noqa: E402
 
 PROFILE = ROOT / "workflow/profiles/slurm"
 # Faster than on a real cluster: one machine, so no file is late and nobody else asks for states.

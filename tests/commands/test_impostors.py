@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from representatives import one_of
 from scipy.stats import fisher_exact
 
 from bindscope.commands.impostors import (
@@ -61,7 +62,7 @@ def of_two_seeds(rates: pd.DataFrame, holds: pd.Series | int) -> pd.DataFrame:
 
 
 @pytest.mark.timeout(900)  # half a minute of one core for planted fits, more on a busy machine
-@pytest.mark.parametrize("study", studies_with_claims())
+@pytest.mark.parametrize("study", one_of(studies_with_claims(), "binding_id"))
 def test_a_sample_of_the_battery_goes_with_the_committed_rates(study):
     """Two seeds; the second only where two outcomes like the first would be a departure."""
     reference = read_reference()

@@ -126,10 +126,12 @@ def test_quadratic_probes_read_linear_codes():
     assert_expressed(*measure("counts", "quadratic", 1, targets=CHAINED), "quadratic")
 
 
+@pytest.mark.whole
 def test_linear_probes_read_codes_that_are_shown_or_not():
     assert_expressed(*measure("erasure", "linear", 0, targets=CHAINED), "linear")
 
 
+@pytest.mark.whole
 def test_linear_probes_read_cells_that_are_erased_one_by_one():
     row, known = measure("cell_erasure", "linear", 0, targets=("anchored",))
     name = "binding_lower_bound_bits"
@@ -146,6 +148,7 @@ def test_linear_probes_read_no_cipher(encoder):
     assert_never_above(row, known)
 
 
+@pytest.mark.whole
 def test_quadratic_probes_read_no_three_way_cipher():
     row, known = measure("cipher_three", "quadratic", 0, targets=CHAINED)
     for name in BOUNDS:
@@ -158,6 +161,7 @@ def test_nothing_is_above_the_truth(encoder):
     assert_never_above(*measure(encoder, "linear", 0))
 
 
+@pytest.mark.whole
 def test_attention_reads_tokens_that_the_mean_has_lost():
     row, known = measure("token_grid", "attention", 0, "patches", targets=CHAINED)
     assert_expressed(row, known, "attention")

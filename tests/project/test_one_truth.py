@@ -43,6 +43,7 @@ def measured(environment: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # of a busy machine; a minute of a core
+@pytest.mark.whole
 def test_an_older_instruction_set_measures_the_same() -> None:
     newest, oldest = measured({}), measured(OLDER)
     assert newest.keys() == oldest.keys()

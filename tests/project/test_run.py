@@ -399,6 +399,7 @@ def started(clone: Path) -> subprocess.Popen[str]:
     return first
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.workflow
 def test_a_run_that_is_terminated_ends_its_jobs_and_names_the_signal(clone: Path) -> None:
@@ -413,7 +414,7 @@ def test_a_run_that_is_terminated_ends_its_jobs_and_names_the_signal(clone: Path
 
 @pytest.mark.slow
 @pytest.mark.workflow
-@pytest.mark.parametrize("victim", ["all", "Snakemake"])
+@pytest.mark.parametrize("victim", ["all", pytest.param("Snakemake", marks=pytest.mark.whole)])
 def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None:
     first = started(clone)
     if victim == "all":
@@ -437,6 +438,7 @@ def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None
     assert not list(locks.glob("*"))
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.workflow
 def test_a_snakemake_whose_make_run_alone_was_killed_is_seen(clone: Path, tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ import bindscope as bs
 FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
+pytestmark = [pytest.mark.whole, pytest.mark.slow]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site, strictly."""
@@ -30,7 +33,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_a_browser_fetches_nothing_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 20
@@ -45,7 +47,6 @@ def test_a_browser_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert not [style for style in styles if re.search(r"url\([\"']?https?:", style.read_text())]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", bs.__all__)
 def test_the_reference_shows_every_parameter_with_its_type_and_text(site: Path, name: str) -> None:
     page = (site / "reference" / "api.html").read_text(encoding="utf-8")
@@ -66,14 +67,12 @@ def test_the_reference_shows_every_parameter_with_its_type_and_text(site: Path, 
     assert len({row[1] for row in rendered.values()}) == len(rendered), "a text for two of them"
 
 
-@pytest.mark.slow
 def test_the_reference_has_results_with_their_members(site: Path) -> None:
     page = (site / "reference" / "api.html").read_text(encoding="utf-8")
     for member in ("table", "best", "claims", "plot", "to_parquet", "notes"):
         assert f"bindscope.arrays.result.Result.{member}" in page
 
 
-@pytest.mark.slow
 def test_the_configuration_is_a_page_per_section_and_errors_are_found_last(site: Path) -> None:
     for name in ("datasets", "models", "binding_information", "same_object"):
         page = (site / "configuration" / f"{name}.html").read_text(encoding="utf-8")
@@ -90,7 +89,6 @@ def plain(text: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
 
 
-@pytest.mark.slow
 def test_search_works_without_a_server(site: Path) -> None:
     index = (site / "search" / "search_index.js").read_text()
     assert index.startswith("var __index = ")
@@ -98,7 +96,6 @@ def test_search_works_without_a_server(site: Path) -> None:
     assert "assets/iframe-worker.js" in (site / "index.html").read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("study", ["binding_information", "same_object", "concepts", "binding_id"])
 def test_a_study_links_its_papers_figures(site: Path, study: str) -> None:
     page = (site / "studies" / f"{study}.html").read_text(encoding="utf-8")

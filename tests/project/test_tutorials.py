@@ -6,11 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from representatives import one_of
+
+PAGES = sorted(path.stem for path in Path("docs/tutorials").glob("*.md"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted(Path("docs/tutorials").glob("*.md")), ids=lambda p: p.stem)
-def test_a_tutorial_runs(page: Path) -> None:
-    blocks = re.findall(r"(?ms)^```python\n(.*?)^```", page.read_text())
+@pytest.mark.parametrize("page", one_of(PAGES, "your_arrays"))
+def test_a_tutorial_runs(page: str) -> None:
+    blocks = re.findall(
+        r"(?ms)^```python\n(.*?)^```", Path(f"docs/tutorials/{page}.md").read_text()
+    )
     assert blocks
-    exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": "tutorial"})
+    exec(compile("\n".join(blocks), page, "exec"), {"__name__": "tutorial"})

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(path) for path in (HERE, HERE.parent / "helpers", HERE.parent / "workflow")]
+sys.path[:0] = [str(path) for path in (HERE, HERE.parent / "helpers")]
 
 import data  # noqa: E402
 import yaml  # noqa: E402
@@ -185,7 +185,7 @@ def rehearse(stage: Stage, preset: Path, device: str, alone: bool) -> Rehearsal:
             [
                 str(clone.path / "src"),
                 str(HERE),
-                *sys.path[1:3],
+                sys.path[1],
                 os.environ.get("PYTHONPATH", ""),
             ]
         ),

@@ -14,6 +14,7 @@ from hub import Hub
 from languages import LANGUAGES
 from PIL import Image
 from rehearse import FURTHER, HERE, presets
+from representatives import one_of
 from tokenizers_made import SPLIT
 from towers import HF, NARROW
 
@@ -38,7 +39,7 @@ TOWERS = {
 }
 
 
-@pytest.mark.parametrize("repo", TOWERS)
+@pytest.mark.parametrize("repo", one_of(TOWERS, "facebook/dinov2-with-registers-base"))
 def test_a_tower_has_the_depth_and_the_tokens_of_its_release(repo: str, tmp_path: Path) -> None:
     folder = Hub(tmp_path).snapshot(repo, None)
     HF[repo](folder, NARROW)
@@ -110,6 +111,7 @@ def test_memory_of_a_job_is_not_that_of_who_started_it() -> None:
 @pytest.mark.slow
 @pytest.mark.workflow
 @pytest.mark.timeout(1200)
+@pytest.mark.whole
 def test_other_sources_are_rehearsed(tmp_path: Path) -> None:
     """All jobs of `other_sources.yaml`, in a process of its own: the hub's client is offline."""
     done = subprocess.run(

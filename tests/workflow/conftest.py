@@ -1,4 +1,4 @@
-"""One undisturbed run of the CI preset, shared by the tests that look at it or copy it."""
+"""Copies of the library, and time for tests that run Snakemake."""
 
 from __future__ import annotations
 
@@ -7,23 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
-from harness import ROOT, Clone, forget
+from harness import ROOT, forget
 
 from bindscope.core import keys
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Clone:
-    """A clone in which `config/presets/ci.yaml` has run; tests must not change it."""
-    base = tmp_path_factory.getbasetemp()
-    # Workers of pytest-xdist have a folder each in one that they share.
-    folder = (base if worker_id == "master" else base.parent) / "finished"
-    with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            Clone.make(folder.with_name("unfinished")).snakemake()
-            folder.with_name("unfinished").rename(folder)
-    return Clone(folder)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from harness import ROOT, Clone, assign, flip_a_byte
+from representatives import one_of
 
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Product
@@ -89,7 +90,9 @@ def test_a_mistake_is_refused_with_its_key_and_a_remedy(mistake: str) -> None:
     assert remedy in message.partition("remedy: ")[2]
 
 
-@pytest.mark.parametrize("mistake", ["unknown key", "a split without feature codes"])
+@pytest.mark.parametrize(
+    "mistake", one_of(["unknown key", "a split without feature codes"], "unknown key")
+)
 def test_a_dry_run_says_it_once_and_nothing_else(mistake: str, source: Clone) -> None:
     """Of the configuration, and of what is made of it; Snakemake adds no words of its own."""
     change, problem, _ = MISTAKES[mistake]
@@ -272,6 +275,7 @@ def test_no_traceback_is_shown_and_nothing_half_written_is_left(failed: Run) -> 
     assert not list(failed.clone.path.glob("results/**/*.tmp-*"))
 
 
+@pytest.mark.whole
 def test_after_the_remedies_everything_is_as_in_an_undisturbed_run(
     failed: Run, finished: Clone
 ) -> None:

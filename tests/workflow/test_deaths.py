@@ -240,6 +240,7 @@ def undisturbed(
     return clone.results()
 
 
+@pytest.mark.whole
 def test_jobs_call_nothing_that_their_code_key_lacks(
     undisturbed: dict[str, str], calls: Path
 ) -> None:
@@ -299,6 +300,7 @@ def made_from(product: Product) -> set[str]:
     return {product.path()}.union(*map(made_from, inputs))
 
 
+@pytest.mark.whole
 def test_every_script_dies_once_after_a_change(
     finished: Clone, sources: Sources, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from harness import ROOT, Clone
 
 @pytest.mark.workflow
 @pytest.mark.slow
+@pytest.mark.whole
 def test_the_rules_know_what_is_read(tmp_path: Path) -> None:
     clone = Clone.make(tmp_path / "clone")
     script = ROOT / "docs" / "examples" / "own_images.py"

@@ -36,7 +36,7 @@ def test_touching_every_file_runs_nothing(finished: Clone, tmp_path: Path) -> No
     "change",
     [
         {"studies.binding_information.fits.0.seed_blocks": [[0], [1]]},
-        {"models.0.training.steps": 5},
+        pytest.param({"models.0.training.steps": 5}, marks=pytest.mark.whole),
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -53,6 +53,7 @@ def test_snakemake_runs_what_the_graph_says(
     assert 0 < changed.total() < len(after)
 
 
+@pytest.mark.whole
 def test_going_back_to_a_configuration_makes_only_what_is_not_keyed(
     finished: Clone, tmp_path: Path
 ) -> None:
@@ -69,6 +70,7 @@ def test_going_back_to_a_configuration_makes_only_what_is_not_keyed(
     assert rest == finished.results()
 
 
+@pytest.mark.whole
 def test_deleted_store_is_made_again_and_a_damaged_manifest_is_refused(
     finished: Clone, tmp_path: Path
 ) -> None:
@@ -90,6 +92,7 @@ def test_deleted_store_is_made_again_and_a_damaged_manifest_is_refused(
     assert "remedy" in failed.stdout + failed.stderr
 
 
+@pytest.mark.whole
 def test_snakemakes_own_report_has_our_captions(finished: Clone, tmp_path: Path) -> None:
     clone = finished.copy(tmp_path / "clone")
     clone.snakemake("--report", "results/snakemake-report.html")

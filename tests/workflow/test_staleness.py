@@ -62,6 +62,7 @@ def test_code_that_was_edited_is_seen_without_records(finished: Clone, tmp_path:
     assert clone.would_run("--", fit) == {"fit": 1}
 
 
+@pytest.mark.whole
 def test_a_page_of_another_configuration_is_made_again(finished: Clone, tmp_path: Path) -> None:
     """After a run of that one here without records, and of a clone that shares the results."""
     ours = finished.copy(tmp_path / "ours")
@@ -82,6 +83,7 @@ def test_a_page_of_another_configuration_is_made_again(finished: Clone, tmp_path
     assert not ours.would_run()
 
 
+@pytest.mark.whole
 def test_snakemake_alone_keeps_to_one_run_in_the_results(finished: Clone, tmp_path: Path) -> None:
     clone = finished.copy(tmp_path / "clone")
     (clone.path / REPORT).unlink()
@@ -96,6 +98,7 @@ def test_snakemake_alone_keeps_to_one_run_in_the_results(finished: Clone, tmp_pa
     assert not record.exists()
 
 
+@pytest.mark.whole
 def test_an_output_that_a_failed_job_deleted_is_made_again(finished: Clone, tmp_path: Path) -> None:
     """All that was made of it stands, and asks for nothing."""
     clone = finished.copy(tmp_path / "clone")

@@ -61,6 +61,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.mark.workflow
+@pytest.mark.whole
 def test_a_model_that_cannot_be_had_leaves_the_results_of_the_others(tmp_path: Path) -> None:
     clone = Clone.make(tmp_path / "clone")
     (clone.path / "config/gated.yaml").write_text(yaml.safe_dump(CONFIG))
