@@ -109,7 +109,7 @@ zoo: setup
 
 # Each claim of the report on planted representations, over many seeds: minutes.
 impostors: setup
-	@"$(BIN)/python" -m bindscope.cli impostors $(ARGS)
+	@"$(BIN)/python" tests/impostors/impostors.py $(ARGS)
 
 SUITE := "$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 test: setup

@@ -117,18 +117,6 @@ def _zoo(arguments: argparse.Namespace) -> int:
     return write_zoo(load_graph(arguments.configfile))
 
 
-def _impostors(arguments: argparse.Namespace) -> int:
-    from bindscope.commands.impostors import run_battery
-
-    return run_battery(
-        arguments.study or [],
-        arguments.case or [],
-        arguments.seeds,
-        arguments.workers,
-        arguments.write_reference,
-    )
-
-
 def parser() -> argparse.ArgumentParser:
     """Build the command's parser."""
     top = argparse.ArgumentParser(
@@ -186,7 +174,6 @@ def parser() -> argparse.ArgumentParser:
     )
     zoo = command("zoo", _zoo, "write finished trainings to resources/zoo", "")
     zoo.add_argument("--configfile", default=ZOO_PRESET, help=f"configuration ({ZOO_PRESET})")
-    _add_impostors(command)
     return top
 
 
@@ -211,22 +198,6 @@ def _add_new(command: Callable[..., argparse.ArgumentParser]) -> None:
     )
     new.add_argument(
         "--labels", type=Path, metavar="FILE", help="their CSV or Parquet, a row per object"
-    )
-
-
-def _add_impostors(command: Callable[..., argparse.ArgumentParser]) -> None:
-    impostors = command(
-        "impostors",
-        _impostors,
-        "count how often each claim is made of planted representations",
-        "--seeds 10",
-    )
-    impostors.add_argument("--study", action="append", help="only this study, repeatable")
-    impostors.add_argument("--case", action="append", help="only this case, repeatable")
-    impostors.add_argument("--seeds", type=int, default=100, help="seeds of each case (100)")
-    impostors.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (cores)")
-    impostors.add_argument(
-        "--write-reference", action="store_true", help="write resources/reference/claims.csv"
     )
 
 

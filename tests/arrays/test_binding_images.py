@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from cases_binding_information import SPACE, draw_scenes, render_objects
 
 from bindscope import binding_information
 from bindscope.arrays.result import Result
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_information.array_baselines import read_baselines
 from bindscope.studies.binding_information.claims import BINDS, CLAIMS
-from bindscope.studies.binding_information.planted import SPACE, draw_scenes, render_objects
 
 OBJECTS = draw_scenes(240, np.random.default_rng(0))
 IMAGES = render_objects(OBJECTS, "released")

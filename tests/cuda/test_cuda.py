@@ -24,6 +24,7 @@ import encoded_problems
 from activations_by_hand import store
 from known_answers import dataset, model
 from pair_problems import planted_splits
+from planted_patches import Planted
 from probe_problems import FAMILIES, probe, problem
 from pydantic import TypeAdapter
 
@@ -53,7 +54,6 @@ from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.same_object.config import FAMILIES as SCORERS
 from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.known import Planted
 
 DEVICE = os.environ.get("BINDSCOPE_TEST_DEVICE", "cuda")
 pytestmark = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import cases_same_object_edits as planted
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,7 +14,6 @@ from torch.nn.functional import one_hot
 from bindscope.core.interfaces import Edit
 from bindscope.models.attention import BlockAttention
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects import planted
 from bindscope.studies.same_object.effects.job import editor_of, interventions, measured_edits
 from bindscope.studies.same_object.effects.passes import Measuring, SampledScenes, Unedited
 from bindscope.studies.same_object.estimates import Bootstrap

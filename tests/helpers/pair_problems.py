@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from planted_patches import Planted, planted_tokens
 
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import ArrayRows
@@ -14,7 +15,6 @@ from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry import measured_rows
-from bindscope.studies.same_object.known import Planted, planted_tokens
 
 GRID = (8, 8)
 OFFSETS = {"train": 0, "val": 100_000, "test": 200_000}

@@ -7,13 +7,13 @@ import torch
 from pydantic import TypeAdapter
 
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.probe_checks import PRIOR_LOG_ODDS
-from bindscope.studies.binding_information.probe_checks import planted_bits as problem
 from bindscope.studies.binding_information.probes.base import all_parts
 from bindscope.studies.binding_information.probes.batches import Labels
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
 from bindscope.studies.binding_information.registry import FAMILIES as REGISTRY
 from bindscope.studies.binding_information.registry import options_of
+from bindscope.testing.probe_checks import PRIOR_LOG_ODDS
+from bindscope.testing.probe_checks import planted_bits as problem
 
 __all__ = ["PRIOR", "problem"]
 FAMILIES = tuple(REGISTRY)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^([^\n]*):\n\n```(diff|python)\n(.*?)^```$", re.M | re.S)
 NAMED = re.compile(r"`([^`]+\.py)`$")
 PAGES = ("add_experiment", "add_quantity", "add_claim")
-FILES_BY_HAND = {"add_experiment": 2, "add_quantity": 2, "add_claim": 1}
+FILES_BY_HAND = {"add_experiment": 2, "add_quantity": 2, "add_claim": 2}
 
 
 def examples(page: str) -> list[tuple[str, str, str]]:
@@ -30,10 +30,10 @@ def examples(page: str) -> list[tuple[str, str, str]]:
 
 
 def apply(block: str, path: Path) -> None:
-    """Add a diff's lines behind the lines that stand before them, which are in the file once."""
+    """Apply a diff of lines that are in the file once."""
     lines = block.splitlines(keepends=True)[3:]
-    old = "".join(line[1:] for line in lines if line[0] == " ")
-    new = "".join(line[1:] for line in lines)
+    old = "".join(line[1:] for line in lines if line[0] != "+")
+    new = "".join(line[1:] for line in lines if line[0] != "-")
     text = path.read_text(encoding="utf-8")
     assert text.count(old) == 1, old
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -43,8 +43,8 @@ def apply(block: str, path: Path) -> None:
 def test_an_example_runs_in_a_copy(page: str, tmp_path: Path) -> None:
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignored)
-    shutil.copytree(ROOT / "tests/studies", tmp_path / "tests/studies", ignore=ignored)
-    shutil.copytree(ROOT / "tests/helpers", tmp_path / "tests/helpers", ignore=ignored)
+    for name in ("studies", "helpers", "impostors"):
+        shutil.copytree(ROOT / "tests" / name, tmp_path / "tests" / name, ignore=ignored)
     for name in ("pyproject.toml", "tests/conftest.py"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "resources").symlink_to(ROOT / "resources")

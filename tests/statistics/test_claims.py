@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bindscope.statistics.bootstrap import paired_difference
-from bindscope.statistics.claims import TRAINING_SEEDS, Case, Claim, Effect, judge, judge_case
+from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect, judge
 from bindscope.statistics.means import mean_interval, welch_freedom, welch_interval
 
 ABOVE = Claim("above", "It is above.")
@@ -110,17 +110,6 @@ def test_an_interval_without_its_value_and_an_unknown_claim_are_errors():
         judge([ABOVE], [replace(EFFECT, claim="other")])
     with pytest.raises(ValueError, match="positive threshold"):
         Claim("within", "It is small.", "within")
-
-
-def test_a_case_has_to_measure_what_it_says_is_genuine():
-    good = Case("good", lambda seed: [EFFECT], genuine=("above",))
-    assert judge_case(good, [ABOVE], 0) == {"above": True}
-    silent = Case("silent", lambda seed: [], genuine=("above",))
-    with pytest.raises(ValueError, match="measures no above"):
-        judge_case(silent, [ABOVE], 0)
-    assert judge_case(Case("liar", lambda seed: [], impostor=("above",)), [ABOVE], 0) == {
-        "above": False
-    }
 
 
 def test_a_direction_that_was_chosen_after_the_measurement_costs_a_factor():

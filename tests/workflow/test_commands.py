@@ -97,7 +97,7 @@ def test_path_of_what_is_not_configured(
 
 
 def test_help_is_short_and_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("new", "plan", "path", "show", "verify", "gc", "zoo", "impostors"):
+    for name in ("new", "plan", "path", "show", "verify", "gc", "zoo"):
         with pytest.raises(SystemExit):
             main([name, "--help"])
         text = capsys.readouterr().out

@@ -246,8 +246,6 @@ class Study:
         What its findings find by name, ``"module:object"``: part of the report's code key.
     resources
         Committed files that its findings read.
-    claims, planted
-        ``"module:object"`` of its claims and of the planted cases (`statistics.claims`).
     examples
         Name -> ``"module:function"`` of planted arrays, ``(n, random_state) -> Example``, for
         `bindscope.example`.
@@ -266,8 +264,6 @@ class Study:
     findings: str = ""
     findings_code: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
-    claims: str = ""
-    planted: str = ""
     examples: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -6,16 +6,13 @@ effect with a 95 % interval. `judge` turns intervals into one-sided p-values, co
 effects of a chapter (Holm), and reaches the verdict. A claim that is not shown to hold is not
 thereby refuted.
 
-A `Case` is a planted representation with known properties. A claim must hold for its genuine cases
-and must not hold for its impostors: representations with everything except what it asserts.
-
 Source of p-values from intervals: D. G. Altman and J. M. Bland (2011), "How to obtain the P value
 from a confidence interval", BMJ 343, d2304.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -147,26 +144,6 @@ class Judgment:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Case:
-    """A planted representation, and what has to be found of it.
-
-    Attributes
-    ----------
-    name
-        What it holds, in two or three words.
-    effects
-        Seed -> effects, by the functions that a run calls.
-    genuine, impostor
-        Names of the claims that must hold, and of those that must not.
-    """
-
-    name: str
-    effects: Callable[[int], Iterable[Effect]]
-    genuine: tuple[str, ...] = ()
-    impostor: tuple[str, ...] = ()
-
-
 def judge(claims: Iterable[Claim], effects: Iterable[Effect]) -> list[Judgment]:
     """Judge the claims of a chapter wherever they were measured.
 
@@ -276,21 +253,3 @@ def _p_above(effect: Effect, threshold: float) -> float:
 def _p_below(effect: Effect, threshold: float) -> float:
     mirrored = replace(effect, value=-effect.value, low=-effect.high, high=-effect.low)
     return _p_above(mirrored, -threshold)
-
-
-def judge_case(case: Case, claims: Sequence[Claim], seed: int) -> dict[str, bool]:
-    """Return which of the claims that a case names hold, judged as one chapter.
-
-    A claim that is measured in several places holds if it does in any of them.
-
-    Raises
-    ------
-    ValueError
-        If a genuine claim was not measured: the case would say nothing of it.
-    """
-    judgments = judge(claims, case.effects(seed))
-    measured = {judgment.claim.name for judgment in judgments}
-    if missing := set(case.genuine) - measured:
-        raise ValueError(f"case {case.name!r} measures no {', '.join(sorted(missing))}")
-    holding = {judgment.claim.name for judgment in judgments if judgment.verdict == "holds"}
-    return {name: name in holding for name in (*case.genuine, *case.impostor)}

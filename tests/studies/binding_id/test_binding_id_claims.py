@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cases_binding_id import Fragile, MixedOracle
 from scipy.stats import binomtest, multinomial
 
 from bindscope.statistics.claims import judge
@@ -28,8 +29,6 @@ from bindscope.studies.binding_id.claims import (
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.names import NO_EFFECT
 from bindscope.studies.binding_id.oracle import OracleEngine
-from bindscope.studies.binding_id.planted import CASES, Fragile, MixedOracle
-from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
@@ -265,13 +264,3 @@ def test_default_rows_let_a_perfect_model_pass_and_fewer_are_named() -> None:
     assert too_few_rows(judged["few"]).endswith(
         f"with 100 rows: a perfect model needs up to {needed}."
     )
-
-
-def test_claims_name_planted_cases_that_there_are() -> None:
-    cases = {case.name: case for case in CASES}
-    declared = [claim for name in EXPERIMENTS for claim in find_notes(name).claims]
-    for claim in declared:
-        assert all(claim.name in cases[name].genuine for name in claim.genuine)
-        assert all(claim.name in cases[name].impostor for name in claim.impostor)
-    assert cases["slot in the first view only"].genuine == ("first-view",)
-    assert cases["slot in the second view only"].impostor == ("first-view",)

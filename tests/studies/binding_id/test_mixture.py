@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cases_binding_id import MixedOracle
 from drawing import reason
 from jobs_by_hand import job_by_hand, script
 
@@ -32,7 +33,6 @@ from bindscope.studies.binding_id.figures import binding_id_mixture
 from bindscope.studies.binding_id.names import MIXED
 from bindscope.studies.binding_id.oracle import Mechanism, OracleEngine
 from bindscope.studies.binding_id.plans import Batch
-from bindscope.studies.binding_id.planted import MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID, BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cases import Case
+from cases_concepts import CASES
 from drawing import reason
 from sample_tables import words
 
 from bindscope.core.interfaces import Inputs
-from bindscope.statistics.claims import Case, judge
+from bindscope.statistics.claims import judge
 from bindscope.studies.concepts import claims
 from bindscope.studies.concepts.claims import CLAIMS, FOLLOWS
 from bindscope.studies.concepts.figures import concept_models
 from bindscope.studies.concepts.findings import chapter
-from bindscope.studies.concepts.planted import CASES
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import WITHIN, correlated, encoder_models, measures
 from bindscope.tables.schema import table_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import cases_concepts as cases
 import numpy as np
 import pytest
 
 from bindscope.codes.slots import slots_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
-from bindscope.studies.concepts import planted as cases
 from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.planted_encoders import PlantedVectors, additive, lookup

@@ -13,6 +13,7 @@ import pytest
 import torch
 import zarr
 from pair_problems import blobs, hash_of, write_planted
+from planted_patches import Planted
 
 import bindscope as bs
 from bindscope.core.errors import InputError
@@ -21,7 +22,6 @@ from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.fit import fit_layers, write_results
-from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.measure import read_labels, same_object
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.tables.schema import table_of

@@ -2,19 +2,19 @@
 
 import json
 
+import cases_same_object_edits as planted
 import pytest
 import torch
 from killed_jobs import killed_until_it_ends
 from pair_problems import planted_geometry, planted_splits
+from planted_patches import Planted
 from pydantic import TypeAdapter
 
 from bindscope.fitting import checkpoint as checkpoints_module
 from bindscope.fitting.checkpoint import Checkpoints, join_states, split_states
 from bindscope.studies.same_object.config import AnyScorer
-from bindscope.studies.same_object.effects import planted
 from bindscope.studies.same_object.effects.job import measured_edits
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
-from bindscope.studies.same_object.known import Planted
 
 CODES = Planted(classes=0.0, noise=0.2, rotated=False)
 FEW = {"l2": (0.1, 0.01), "steps": 15}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from pair_problems import GRID, blobs, planted_splits
 from pair_twins import block_of, literal_logits, literal_loss
+from planted_patches import Planted
 from scipy.optimize import minimize
 
 from bindscope.core.errors import InputError
@@ -21,7 +22,6 @@ from bindscope.studies.same_object.config import (
     QuadraticScorer,
 )
 from bindscope.studies.same_object.data import PairData, PatchPairs
-from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.scorers import convex
 from bindscope.studies.same_object.scorers.base import FitTask
 from bindscope.studies.same_object.scorers.convex import PairProblem

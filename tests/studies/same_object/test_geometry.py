@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from pair_problems import GRID, planted_geometry, planted_splits
+from planted_patches import Planted
 
 from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
@@ -23,7 +24,6 @@ from bindscope.studies.same_object.geometry import (
     residuals,
     transfers,
 )
-from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.quantities import GEOMETRY
 from bindscope.studies.same_object.scorers import released
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from pair_problems import planted_splits
+from planted_patches import Planted
 
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import (
@@ -20,7 +21,6 @@ from bindscope.studies.same_object.config import (
 )
 from bindscope.studies.same_object.data import PairData, PatchPairs
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.scorers import released
 from bindscope.studies.same_object.scorers.base import FitTask
 from bindscope.studies.same_object.scorers.classes import fit_classes

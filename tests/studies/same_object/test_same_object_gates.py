@@ -3,17 +3,17 @@
 from dataclasses import replace
 from functools import cache
 
+import cases_same_object as cases
 import numpy as np
 import pytest
 import torch
 from pair_problems import planted_splits
+from planted_patches import Planted
 from pydantic import TypeAdapter
 
 from bindscope.fitting.rows import ArrayRows
-from bindscope.studies.same_object import planted as cases
 from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.metrics import Stratum
 
 # Dimensions of noise alone are as strong as e, so that a sum over all axes hears both.

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from drawing import reason
 from pair_problems import GRID, blobs, write_planted
+from planted_patches import Planted
 from same_object_tables import ends, row, whole_table
 
 from bindscope.core.errors import StoreError
@@ -36,7 +37,6 @@ from bindscope.studies.same_object.figures.probes import (
 )
 from bindscope.studies.same_object.findings import chapter
 from bindscope.studies.same_object.fit import fit_layers, pair_data, write_results
-from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
 from bindscope.studies.same_object.views import best_layers, fitted, in_groups, over_models
 from bindscope.tables.groups import with_groups

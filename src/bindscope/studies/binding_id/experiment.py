@@ -55,8 +55,7 @@ class ConditionClaim:
 
     `works`: more than `claims.WORKS` of the answers are as expected. `nothing`: they change by
     less than `names.NO_EFFECT`. `most`, `least`: gates of the share of answers with the thing's
-    own item. `genuine`, `impostor`: names of planted cases (`planted`) that it must hold of, and
-    must not; `planted` may name further claims for its cases.
+    own item.
     """
 
     kind: Literal["works", "nothing", "most", "least"]
@@ -64,8 +63,6 @@ class ConditionClaim:
     sentence: str
     where: tuple[Where, ...]
     threshold: float = 0.0
-    genuine: tuple[str, ...] = ()
-    impostor: tuple[str, ...] = ()
 
 
 def refuse_alike(task: Any) -> str:

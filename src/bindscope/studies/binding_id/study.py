@@ -149,7 +149,5 @@ STUDY = Study(
     findings=f"{_HERE}.findings:chapter",
     findings_code=tuple(f"{_HERE}.experiments.{name}:NOTES" for name in EXPERIMENTS),
     resources=("resources/published/binding_id.csv",),
-    claims=f"{_HERE}.claims:CLAIMS",
-    planted=f"{_HERE}.planted:CASES",
     examples={"two-things": f"{_HERE}.measure:two_things"},
 )

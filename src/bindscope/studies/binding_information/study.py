@@ -441,8 +441,6 @@ STUDY = Study(
         ),
     ),
     findings=f"{_HERE}.findings:chapter",
-    claims=f"{_HERE}.claims:CLAIMS",
-    planted=f"{_HERE}.planted:CASES",
     examples={"matching": f"{_HERE}.examples:matching"},
     resources=(*_PAPERS, _INTRODUCTION),
 )

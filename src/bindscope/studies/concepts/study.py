@@ -179,7 +179,5 @@ STUDY = Study(
         ),
     ),
     findings=f"{_HERE}.findings:chapter",
-    claims=f"{_HERE}.claims:CLAIMS",
-    planted=f"{_HERE}.planted:CASES",
     examples={"pairs": f"{_HERE}.planted_encoders:pairs"},
 )

@@ -16,5 +16,5 @@ effects        edits of what a probe reads: subspace, passes of the model, atten
 scores         scores of pairs; `quantities`: names, geometry, edits; each declared once
 tables         columns of the tables
 views, claims, findings, figures, result_view    what is read off the tables and shown
-known, planted, effects.planted    planted tokens, and the cases of every claim
+known          planted tokens, of the example `clutter`
 """

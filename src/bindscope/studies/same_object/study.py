@@ -255,7 +255,5 @@ STUDY = Study(
     ),
     findings=f"{_HERE}.findings:chapter",
     resources=(PROBES,),
-    claims=f"{_HERE}.claims:CLAIMS",
-    planted=f"{_HERE}.planted:CASES",
     examples={"clutter": f"{_HERE}.known:clutter"},
 )

@@ -100,6 +100,4 @@ STUDY = Study(
         ),
     ),
     findings=f"{_HERE}.findings:chapter",
-    claims=f"{_HERE}.claims:CLAIMS",
-    planted=f"{_HERE}.planted:CASES",
 )

@@ -46,8 +46,6 @@ NOTES = Notes(
             "Objects that are replaced in the first view of the image only "
             "take over the item of the place",
             ({"how": "view alone", "dose": 0.0},),
-            genuine=("slot in the first view only",),
-            impostor=("slot in the second view only",),
         ),
     ),
 )

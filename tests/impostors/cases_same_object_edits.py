@@ -1,8 +1,8 @@
 """Planted models whose attention and tokens are known: cases for the claims about edits.
 
-Tokens hold parts of known size (`known.planted_tokens`); the block after them attends by one of the
-parts, by distance, by the cosine of the tokens or alike to all; a loss reads one of the parts. All
-else is as in a run: the probe is fitted, edited and judged by the functions of the job.
+Tokens hold parts of known size (`planted_patches.planted_tokens`); the block after them attends by
+one of the parts, by distance, by the cosine of the tokens or alike to all; a loss reads one of the
+parts. All else is as in a run: the probe is fitted, edited and judged by the functions of the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+from cases import Case
 from numpy.typing import NDArray
+from planted_patches import Planted, planted_tokens
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
@@ -27,7 +29,7 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention
 from bindscope.models.base import TokenMap
-from bindscope.statistics.claims import Case, Effect
+from bindscope.statistics.claims import Effect
 from bindscope.studies.same_object.claims import EDIT_CLAIMS, edit_effects
 from bindscope.studies.same_object.config import DiagonalScorer, QuadraticScorer
 from bindscope.studies.same_object.data import PairData
@@ -46,7 +48,6 @@ from bindscope.studies.same_object.effects.subspace import (
 from bindscope.studies.same_object.estimates import Bootstrap, row
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.known import Planted, planted_tokens
 from bindscope.studies.same_object.quantities import CONTROLS, JUDGED, weights_name
 
 GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2

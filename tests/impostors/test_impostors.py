@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 import pytest
+from cases import Case, judge_case
+from impostors import BATTERIES, COLUMNS, REFERENCE, claim_rates, failures, with_intervals
+from rates_figure import draw
 from representatives import one_of
 from scipy.stats import fisher_exact
 
-from bindscope.commands.impostors import (
-    COLUMNS,
-    REFERENCE,
-    battery,
-    claim_rates,
-    failures,
-    studies_with_claims,
-    with_intervals,
-)
-from bindscope.figures.claims import draw
+from bindscope.core.registries import STUDIES
 from bindscope.report.claims import weakest_impostor
+from bindscope.statistics.claims import Claim, Effect
 
 UNLIKELY = 1e-3
 ROW = ("s", "binds", "class alone", "impostor")
@@ -62,7 +59,7 @@ def of_two_seeds(rates: pd.DataFrame, holds: pd.Series | int) -> pd.DataFrame:
 
 
 @pytest.mark.timeout(900)  # half a minute of one core for planted fits, more on a busy machine
-@pytest.mark.parametrize("study", one_of(studies_with_claims(), "binding_id"))
+@pytest.mark.parametrize("study", one_of(BATTERIES, "binding_id"))
 def test_a_sample_of_the_battery_goes_with_the_committed_rates(study):
     """Two seeds; the second only where two outcomes like the first would be a departure."""
     reference = read_reference()
@@ -76,14 +73,19 @@ def test_one_of_two_seeds_is_never_a_departure():
     assert departures(of_two_seeds(reference, 1), reference) == []
 
 
-@pytest.mark.parametrize("study", studies_with_claims())
+@pytest.mark.parametrize("study", BATTERIES)
 def test_every_claim_has_an_impostor_and_a_genuine_case(study):
-    claims, cases = battery(study)
+    claims, cases = BATTERIES[study]
     names = {claim.name for claim in claims}
     assert names == {name for case in cases for name in case.genuine}
     assert names == {name for case in cases for name in case.impostor}
     assert len(names) == len(claims)
     assert len({case.name for case in cases}) == len(cases)
+
+
+def test_every_study_that_makes_claims_has_a_battery():
+    claims = {name: find_spec(f"bindscope.studies.{name}.claims") for name in STUDIES}
+    assert {name for name, module in claims.items() if module} == set(BATTERIES)
 
 
 def test_committed_rates_keep_the_bars():
@@ -126,3 +128,16 @@ def test_the_figure_shows_each_case_at_its_rate():
     (axis,) = draw(counts).axes
     marks = [line.get_xdata()[0] for line in axis.lines if len(line.get_xdata()) == 1]
     assert marks == [0.03, 0.99]
+
+
+def test_a_case_has_to_measure_what_it_says_is_genuine():
+    claim = Claim("above", "It is above.")
+    effect = Effect("above", "here", 2.0, 0.1, 3.5, 50, "images")
+    good = Case("good", lambda seed: [effect], genuine=("above",))
+    assert judge_case(good, [claim], 0) == {"above": True}
+    silent = Case("silent", lambda seed: [], genuine=("above",))
+    with pytest.raises(ValueError, match="measures no above"):
+        judge_case(silent, [claim], 0)
+    assert judge_case(Case("liar", lambda seed: [], impostor=("above",)), [claim], 0) == {
+        "above": False
+    }

@@ -9,18 +9,18 @@ about a scene draws by chance which of it is looked up. Blended: every answer we
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from cases import Case
 from numpy.typing import NDArray
 
 from bindscope.core.array_types import Singles
 from bindscope.fitting.generators import rng
-from bindscope.statistics.claims import Case, Effect
+from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_id.claims import TIES, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import Intervention
@@ -33,7 +33,6 @@ from bindscope.studies.binding_id.oracle import (
     OracleState,
     word_vector,
 )
-from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.photos import Answered, rows_of
@@ -235,7 +234,7 @@ _REPLACED = ("objects-replaced", "items-replaced", "colors-replaced")
 _MEANS = ("mean-objects", "mean-items", "mean-both")
 _GATES = ("gate-control", "gate-objects", "gate-items", "gate-both")
 _NULLS = ("random-objects", "random-items")
-_CASES: tuple[Case, ...] = (
+CASES: tuple[Case, ...] = (
     # The paper's claims: replacing, mean differences and their nulls, gates, keys.
     _case(
         "slot",
@@ -332,8 +331,21 @@ _CASES: tuple[Case, ...] = (
         ],
     ),
     # Views, subspaces, mixtures.
-    _case("slot in the first view only", _oracle("slot", only_view=0), ["tokens"], 50),
-    _case("slot in the second view only", _oracle("slot", only_view=1), ["tokens"], 50),
+    _case(
+        "slot in the first view only",
+        _oracle("slot", only_view=0),
+        ["tokens"],
+        50,
+        ["first-view"],
+    ),
+    _case(
+        "slot in the second view only",
+        _oracle("slot", only_view=1),
+        ["tokens"],
+        50,
+        [],
+        ["first-view"],
+    ),
     Case("photos, looked up in the box", partial(_photos, 2.0), genuine=("photo-box",)),
     Case("photos, any box costs as much", partial(_photos, 0.0), impostor=("photo-box",)),
     _case("slot, subspaces", _oracle("slot"), ["subspaces"], 60, ["subspace"]),
@@ -372,19 +384,3 @@ _CASES: tuple[Case, ...] = (
     ),
     _case("no binding, three things", _oracle("none"), ["mixture"], 40, [], _MIXTURES, _THREE),
 )
-
-
-def _with_declared(case: Case) -> Case:
-    """Add the claims that are declared with the case's name (`experiment.ConditionClaim`)."""
-    declared = [claim for name in EXPERIMENTS for claim in find_notes(name).claims]
-    return replace(
-        case,
-        genuine=(*case.genuine, *(claim.name for claim in declared if case.name in claim.genuine)),
-        impostor=(
-            *case.impostor,
-            *(claim.name for claim in declared if case.name in claim.impostor),
-        ),
-    )
-
-
-CASES: tuple[Case, ...] = tuple(map(_with_declared, _CASES))

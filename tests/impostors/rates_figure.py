@@ -24,7 +24,7 @@ def draw(rates: pd.DataFrame) -> Figure:
     Parameters
     ----------
     rates
-        Rows of `commands.impostors.claim_rates`.
+        Rows of `impostors.claim_rates`.
     """
     studies = list(dict.fromkeys(rates["study"]))
     claims = [list(dict.fromkeys(rates.loc[rates["study"] == s, "claim"])) for s in studies]

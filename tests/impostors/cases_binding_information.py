@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from cases import Case
 from numpy.typing import NDArray
 
 from bindscope.config.codes import (
@@ -31,7 +32,7 @@ from bindscope.core.array_types import Bits, Singles
 from bindscope.models.baselines import color_histogram
 from bindscope.models.known_answer import encode
 from bindscope.scenes.render import render_scenes
-from bindscope.statistics.claims import Case, Effect
+from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_information.claims import BINDS, DECODED, MORE, effects
 from bindscope.studies.binding_information.measure import binding_information
 from bindscope.studies.binding_information.quantities import PAIRING

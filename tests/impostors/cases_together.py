@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+from cases import Case
 from numpy.typing import NDArray
 
 from bindscope.core.array_types import Doubles
-from bindscope.statistics.claims import Case, Effect
+from bindscope.statistics.claims import Effect
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.together.claims import (
     CORRELATED,

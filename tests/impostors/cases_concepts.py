@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from cases import Case
 
 from bindscope.core.array_types import Doubles
 from bindscope.fitting.generators import rng
-from bindscope.statistics.claims import Case, Effect
+from bindscope.statistics.claims import Effect
 from bindscope.studies.concepts import claims
 from bindscope.studies.concepts.alignment import alignment_rows
 from bindscope.studies.concepts.approximators import approximator_rows

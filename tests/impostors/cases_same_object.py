@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from cases import Case
+from cases_same_object_edits import EDIT_CASES
+from planted_patches import Planted, planted_tokens
 from pydantic import TypeAdapter
 
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows
-from bindscope.statistics.claims import Case, Effect
+from bindscope.statistics.claims import Effect
 from bindscope.studies.same_object.claims import (
     LAST_LAYER,
     OVER,
@@ -28,10 +31,9 @@ from bindscope.studies.same_object.claims import (
 )
 from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects.planted import EDIT_CASES
 from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.known import GRID, Planted, labels, planted_tokens
+from bindscope.studies.same_object.known import GRID, labels
 from bindscope.studies.same_object.quantities import NO_MODEL
 from bindscope.tables.groups import with_groups
 
