@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from bindscope.config.composition import read_configuration
-from bindscope.config.loading import load_config, load_file
+from bindscope.config.loading import load_file
 from bindscope.config.seeds import write_out
 from bindscope.core.errors import ConfigError
-from bindscope.studies.build import build
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 MODELS = [
@@ -104,37 +103,6 @@ def test_groups_that_are_given_are_kept() -> None:
     assert written["studies"]["binding_information"]["groups"] == [
         {"name": "all", "models": ["objects-0", "objects-2", "rotated-3", "rotated-4"]}
     ]
-
-
-def test_a_list_of_seeds_plans_what_models_by_hand_plan() -> None:
-    raw = read_configuration(CONFIG / "presets/layers_small.yaml")
-    sources = {"objects": "objects", "features": "features", "untrained": "none"}
-    section = raw["studies"]["binding_information"]
-    groups = [{"name": name, "models": [f"{name}-{seed}" for seed in range(3)]} for name in sources]
-    names = [name for group in groups for name in group["models"]]
-    baselines = [model for model in raw["models"] if "seeds" not in model]
-    layers, *others = section["fits"]
-    written = {
-        **raw,
-        "models": [
-            *(
-                {"name": name, "source": f"zoo:matching-{sources[name[:-2]]}-{name[-1]}"}
-                for name in names
-            ),
-            *baselines,
-        ],
-        "studies": {
-            "binding_information": {
-                **section,
-                "fits": [{**layers, "models": names}, *others],
-                "groups": groups,
-            }
-        },
-    }
-    seeded, plain = (build(load_config(content, "c")) for content in (raw, written))
-    assert {(p.path(), p.spec) for p in seeded.products.values()} == {
-        (p.path(), p.spec) for p in plain.products.values()
-    }
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
-from jobs_by_hand import ROOT, Names
+from forked import Names
+from jobs_by_hand import ROOT
 
 from bindscope.commands.hours import read_records
 from bindscope.core import job as jobs

@@ -275,16 +275,5 @@ def test_reading_into_memory_sees_damage(manifest, damage):
     assert str(path) in str(caught.value)
 
 
-def test_a_chunk_that_goes_missing_after_opening(manifest):
-    for name in ARRAYS:
-        store = open_store(manifest)
-        path = next(p for p in chunks(manifest) if p.parent.name == name)
-        path.rename(path.with_name("gone"))
-        for rows in (slice(None), slice(0, 2)):
-            with pytest.raises(StoreError, match="the chunk is missing"):
-                store.read(name, rows)
-        path.with_name("gone").rename(path)
-
-
 def test_no_manifest(tmp_path):
     assert "no such manifest" in refusal(tmp_path / "x.json").problem

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import yaml
+from forked import Names
 
 from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
@@ -43,12 +44,6 @@ HEAVY = (
     "transformers",
     "zarr",
 )
-
-
-class Names(dict[str, Any]):
-    """Values by name, as items and as attributes, like Snakemake's lists."""
-
-    __getattr__ = dict.__getitem__
 
 
 def script(name: str) -> ModuleType:

@@ -271,26 +271,6 @@ def test_maps_whose_channels_are_last(
     assert not torch.equal(edited[2], last)
 
 
-@torch.inference_mode()
-def test_a_transformer_of_torchvision() -> None:
-    shape = {"num_layers": 2, "num_heads": 2, "hidden_dim": 32, "mlp_dim": 64}
-    names = [f"encoder.layers.encoder_layer_{number}" for number in (0, 1)]
-    model = load(
-        "python:torchvision.models.vision_transformer:VisionTransformer",
-        *names,
-        options={"image_size": 64, "patch_size": 16, **shape},
-        transform={"input_px": 64},
-        has_cls=True,
-    )
-    x, outputs = model.preprocess(pixels(side=64)), []
-    for name in names:
-        block = model.network.get_submodule(name)
-        block.register_forward_hook(lambda module, inputs, tokens: outputs.append(tokens))
-    model.network(x)
-    ours = dict(model.residual_stream(x, [1, 2]))
-    assert all(torch.equal(ours[layer], outputs[layer - 1]) for layer in (1, 2))
-
-
 def test_cells_of_a_mobile_network_overlap_and_are_not_refused() -> None:
     options = {"options": {"model_name": "efficientnet_b0"}, "transform": {"input_px": 128}}
     model = load("python:timm:create_model", "blocks.1", "blocks.4", "blocks.6", **options)

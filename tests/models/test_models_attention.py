@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bindscope.core.errors import ModelError
-from bindscope.models.attention import BlockAttention
 from bindscope.models.vit import ViT
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -161,22 +160,3 @@ def test_modules_whose_attention_cannot_be_read(names: list[str], message: str) 
     model = hooked(Stack(16, both=both, masked=Masked()), *names)
     with pytest.raises(ModelError, match=message):
         list(model.attention(PIXELS, [1]))
-
-
-def test_maps_of_some_heads_are_parts_of_all() -> None:
-    bias = torch.randn(1, 3, 5, 5)
-    attention = BlockAttention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4), 0.5, bias)
-    torch.testing.assert_close(attention.logits(slice(1, 3)), attention.logits()[:, 1:3])
-    torch.testing.assert_close(attention.weights(slice(0, 1)), attention.weights()[:, :1])
-
-
-def test_patches_among_each_other_leave_out_cls_and_registers() -> None:
-    model = of_library("timm")
-    patches = model.token_map.patches
-    assert (patches.start, patches.stop) == (3, 7)
-    ((_, attention),) = model.attention(PIXELS, [2])
-    weights = attention.weights()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 7))
-    among = weights[..., patches, patches]
-    assert among.shape == (2, 2, 4, 4)
-    assert (among.sum(-1) < 1).all()

@@ -71,18 +71,6 @@ def test_it_is_the_last_loss_of_the_history(trainings: Any, objective: str) -> N
     assert losses.mean() == pytest.approx(training.history[-1]["loss_bits"], rel=1e-6)
 
 
-@pytest.mark.parametrize("objective", ["masked"])
-def test_the_frozen_model_is_what_it_was(trainings: Any, objective: str) -> None:
-    """What lies beside the transformer changes nothing of how it is run."""
-    training, manifest = trainings[objective]
-    assert any(name.startswith("objective.") for name in training.weights)
-    frozen = load_frozen(configured(objective), manifest, CPU)
-    vit = evaluation(trainings, objective).objective.vit
-    pixels = frozen.preprocess(IMAGES[:4])
-    ((_, tokens),) = frozen.residual_stream(pixels, ["final"])
-    torch.testing.assert_close(tokens, vit(pixels), rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("objective", ["objects", "masked", "self_distillation"])
 def test_an_identity_changes_nothing_and_an_edit_does(trainings: Any, objective: str) -> None:
     measure = evaluation(trainings, objective)

@@ -105,6 +105,7 @@ def test_every_layer_is_right_or_the_model_is_refused(name: str) -> None:
     try:
         model: Any = load_model(config, None, "cpu")
     except ModelError:
+        assert name not in SAMPLE[:5]
         return  # refused, with a reason
     side = max(model.token_map.grid) * model.token_map.patch_px
     generator = torch.Generator().manual_seed(0)
@@ -114,13 +115,3 @@ def test_every_layer_is_right_or_the_model_is_refused(name: str) -> None:
     assert set(ours) == set(expected)
     assert all(torch.equal(ours[layer], tokens) for layer, tokens in expected.items())
     check_model(model)
-
-
-def test_plain_transformers_are_not_refused() -> None:
-    """What the sweep says of a name is not that all are refused."""
-    for name in SAMPLE[:5]:
-        _, overrides = create(name)
-        config = Pretrained(
-            name="tiny", source=f"timm:{name}", n_layers=2, pretrained=False, overrides=overrides
-        )
-        assert load_model(config, None, "cpu").n_layers == 2

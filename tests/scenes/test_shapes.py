@@ -11,7 +11,6 @@ import pytest
 from datasets_by_hand import dataset, uniform
 from pydantic import ValidationError
 
-from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import Area, Dataset
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
@@ -146,24 +145,6 @@ def test_the_equal_shapes_of_28_px_are_those_that_the_zoo_was_trained_on() -> No
     assert sha256(pixels).hexdigest() == (
         "b8a004ebcbdf6c3dca2c75fc6b15c9c5537f4db5ce9e252b93196448122d8626"
     )
-
-
-def _histograms(images: np.ndarray) -> np.ndarray:
-    """Pixels per color of 4 x 4 x 4 bins, (n, 64)."""
-    bins = (images // 64).astype(int) @ np.array([16, 4, 1])
-    return np.stack([np.bincount(image.ravel(), minlength=64) for image in bins])
-
-
-@pytest.mark.parametrize("area", ["equal", "released"])
-def test_a_histogram_of_equal_shapes_is_that_of_the_colors(area: Area) -> None:
-    scenes = dataset(uniform(9, color=8, shape=8), render={"kind": "shapes", "area": area})
-    objects = sample_codes(scenes, "train", 0, 20)
-    histograms = _histograms(render_scenes(scenes, "train", 0, objects)["images"])
-    n_of_color = objects.reshape(20, 8, 8).sum(axis=2)
-    paint = np.array([_histograms(np.array(rgb)[None, None, None])[0] for rgb in COLORS.values()])
-    expected = n_of_color @ paint * 260
-    expected[:, -1] += 256**2 - expected.sum(axis=1)  # white
-    assert (histograms == expected).all() == (area == "equal")
 
 
 @pytest.mark.parametrize("area", ["equal", "released"])

@@ -199,11 +199,3 @@ def test_a_known_law_has_exact_priors_and_no_flag(folder: Path) -> None:
     row = pd.read_json(folder / priors.path()).set_index("split").loc["test"]
     assert row["method"] == "exact"
     assert row["h_object_bits"] == pytest.approx(5.357552)  # log2(6 + 15 + 20)
-
-
-def test_a_dry_run_names_a_table_that_is_not_there(folder: Path) -> None:
-    config = example()
-    config["datasets"][0] |= {"n_scenes": dict.fromkeys(("train", "val", "test"), 8)}
-    config["datasets"][0]["source"]["path"] = "own_images/nothing.csv"
-    with pytest.raises(ConfigError, match=r"nothing\.csv: there is no such file or folder"):
-        read_graph(config, "kitchen.yaml")
