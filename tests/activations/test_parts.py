@@ -1,7 +1,5 @@
 """Parts: which shards one job of extraction runs over, and where each split is found again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

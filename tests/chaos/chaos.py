@@ -10,8 +10,6 @@ starts the run again; where that is refused or ``bindscope verify`` finds damage
 - *wrong*: anything else, be it other results that ``verify`` takes for sound or a bare traceback.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import os

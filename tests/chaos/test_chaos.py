@@ -1,7 +1,5 @@
 """Rounds of `chaos.py`, late in the pipeline, where little is to be made again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

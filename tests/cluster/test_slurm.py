@@ -1,7 +1,5 @@
 """The Slurm profile on a real Slurm of one node: `make test-cluster` installs it and runs this."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Scenes of independent draws, against listing all sequences of draws on small grids."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from itertools import product

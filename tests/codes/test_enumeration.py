@@ -1,7 +1,5 @@
 """Scenes that are listed, and the order of objects: by brute force and by known counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from itertools import permutations, product

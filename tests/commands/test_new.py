@@ -1,7 +1,5 @@
 """`bindscope new`: a file that plans as it stands, for each kind of model."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from collections.abc import Callable

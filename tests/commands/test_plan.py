@@ -1,7 +1,5 @@
 """`bindscope plan` for a user who may only read the results of others; runs: test_commands.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

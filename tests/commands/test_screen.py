@@ -1,7 +1,5 @@
 """What a run shows: Snakemake's logger plug-in, on recorded events and on a run of three jobs."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """`bindscope show`: a row's chain, by its keys, on a table whose row a fit of ci.yaml product."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sources of models that do not exist are refused before a run, each with one message."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations in several files, and models that are given by a list of seeds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """config/schema.json and config/README.md agree with the models, and the presets with both."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

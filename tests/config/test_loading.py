@@ -1,7 +1,5 @@
 """Mistakes in a configuration: each is named with its key, its line and what to do."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every preset plans, shows the figure it is for, and needs what it and its page state."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Digests of a job's files: where they are, what they refuse, and that each job has them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What every script does first, without Snakemake: checks, threads, the log and the screen."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

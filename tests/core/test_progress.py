@@ -1,7 +1,5 @@
 """A bar for a person, and none where progress goes to a log."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import types

@@ -1,7 +1,5 @@
 """Snakemake's records are corrected by what files say of themselves; runs: test_staleness.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Products that were changed are refused, with the command that makes them again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

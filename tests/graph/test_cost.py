@@ -1,7 +1,5 @@
 """What a job is said to take is what its arrays have; what memory cannot hold is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc

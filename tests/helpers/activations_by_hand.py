@@ -1,7 +1,5 @@
 """A tiny model whose tokens can be computed by hand, and shards made with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

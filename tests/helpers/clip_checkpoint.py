@@ -1,7 +1,5 @@
 """A tiny CLIP with its tokenizer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Slow and obvious twins: list every object code of a small grid and count with a dictionary."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import log2, prod
 

@@ -1,7 +1,5 @@
 """Datasets of a few keys, for tests of what is listed, drawn, read and counted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

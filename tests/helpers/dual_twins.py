@@ -1,7 +1,5 @@
 """Slow, plain versions of what dual encoders are trained on, and encoders with known answers."""
 
-from __future__ import annotations
-
 import math
 
 import torch

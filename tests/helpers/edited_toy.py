@@ -1,7 +1,5 @@
 """A model whose subspace is known exactly, its scenes, and the probe that reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

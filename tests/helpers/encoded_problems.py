@@ -1,7 +1,5 @@
 """Encoded scenes of a dataset as a problem for probes, and the row of a fit to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ than a small job computes. A job gets what Snakemake would give it, and checks i
 (`bindscope.run_job`). What only Snakemake does is for others to test: rules and their paths.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import runpy

@@ -8,8 +8,6 @@ on the spot so that words split unequally: `SPLIT` take two tokens each, all oth
 tasks one.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Literal

@@ -7,8 +7,6 @@ A run has one seed of its draws, so all test sets of a size share them here too.
 ``python tests/helpers/interval_coverage.py`` prints the table of docs/intervals.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations

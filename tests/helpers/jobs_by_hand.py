@@ -1,7 +1,5 @@
 """Scripts of the workflow as modules, and jobs for them that no Snakemake made."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Small datasets and enumerations for the tests of the known-answer encoders."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import datasets_by_hand

@@ -1,7 +1,5 @@
 """The pins of requirements.lock."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from packaging.requirements import Requirement

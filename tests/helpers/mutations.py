@@ -1,7 +1,5 @@
 """Configurations with one value changed, and whether the graph of products follows."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Collection, Iterator, Mapping

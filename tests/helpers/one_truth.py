@@ -3,8 +3,6 @@
 A program of its own, because what limits the instructions of a library is read when it is loaded.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

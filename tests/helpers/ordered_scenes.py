@@ -1,7 +1,5 @@
 """Datasets whose objects stand in slots, for tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import datasets_by_hand

@@ -1,7 +1,5 @@
 """Packages of others, put into a folder as pip does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

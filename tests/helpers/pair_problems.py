@@ -1,7 +1,5 @@
 """Patch samples that are made of nothing but numbers: blobs of objects on a grid."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

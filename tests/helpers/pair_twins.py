@@ -1,7 +1,5 @@
 """Literal versions of what the study computes: every pair of an image as a vector of its own."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Planted encoders through the graph and the scripts that the workflow uses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

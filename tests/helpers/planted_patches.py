@@ -15,8 +15,6 @@ rank `rank` reads e, the class alone cannot distinguish two objects of a class, 
 patches predicts nothing from e.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ are given other positions at that layer. Their queries move along, which has no 
 context is frozen, as what those queries give is overwritten before the next layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small files in the formats of the releases that are read, made by us."""
 
-from __future__ import annotations
-
 import csv
 import json
 import zipfile

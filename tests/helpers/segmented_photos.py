@@ -1,7 +1,5 @@
 """Datasets of drawn photos with masks, their records, and shards that are made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Photos with masks in the byte formats of ADE20K's and COCO's releases, drawn by us."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Sequence

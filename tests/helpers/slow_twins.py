@@ -6,8 +6,6 @@ be checked against the page. Each twin takes the weights of a fast probe, so tha
 same function; its leaves carry their own gradients.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 import torch

@@ -1,7 +1,5 @@
 """An easy kind of scenes, and small models that are trained on it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Datasets and scenes of the solids renderer that several tests share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import datasets_by_hand

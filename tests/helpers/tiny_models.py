@@ -1,7 +1,5 @@
 """Tiny models of every kind of adapter, and an edit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Tiny vision towers of transformers, one of each family that the adapter reads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

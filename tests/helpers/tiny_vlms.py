@@ -1,7 +1,5 @@
 """Tiny random vision-language models of transformers, with processors made without any file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Networks whose tokens are in another order than patches of the image, or not those of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

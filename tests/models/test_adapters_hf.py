@@ -1,7 +1,5 @@
 """The transformers adapter against transformers' own forward passes and processors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Token maps, weights on disk, devices, and a user's own model."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

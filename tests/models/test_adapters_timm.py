@@ -1,7 +1,5 @@
 """The timm adapter against timm's own forward passes, and the torchvision cure it needs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

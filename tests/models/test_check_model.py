@@ -1,7 +1,5 @@
 """`bindscope.testing.check_model`: our adapters pass, and each kind of liar is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

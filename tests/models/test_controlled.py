@@ -1,7 +1,5 @@
 """Controlled models: the transformer, and the frozen model made of trained weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

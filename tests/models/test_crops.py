@@ -1,7 +1,5 @@
 """Sheets of crops: each patch token is that of its crop, at its place in the sheet."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from small_models import configured

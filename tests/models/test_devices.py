@@ -1,7 +1,5 @@
 """Jobs on the GPUs of one machine: never two on one device."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

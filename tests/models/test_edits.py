@@ -1,7 +1,5 @@
 """Runs with an edited residual stream, against the plain pass and blocks run by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Any PyTorch module through hooks: what they capture equals what the module computes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attention read from models; those of libraries also beside the adapters' other tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Baselines against plain NumPy, as models, and where a configuration may name them."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A trained model's own loss, as it is and under edits of its residual stream."""
 
-from __future__ import annotations
-
 import json
 from math import log
 from pathlib import Path

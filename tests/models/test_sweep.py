@@ -3,8 +3,6 @@
 The suite takes a few; `make check-models` takes all plain transformers, and one of each other kind.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Text towers: random weights that are all new, texts without padding's effect, one joint space."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

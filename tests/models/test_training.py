@@ -1,7 +1,5 @@
 """Training of controlled models: every objective, scenes, and going on after a stop."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 from math import cos, log, pi

@@ -1,7 +1,5 @@
 """The zoo: trained models as committed files, written from a training and read back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The estimated prior: a distribution, near the truth where that is known, blind to test."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

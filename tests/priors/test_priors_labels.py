@@ -1,7 +1,5 @@
 """Labels as one file: what it leads to, and that it stands for exactly that."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Examples of the pages that say how to add something: applied to a copy, and run there."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The harness of the benchmarks: arithmetic, tables, records; and every listed benchmark."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from dataclasses import replace

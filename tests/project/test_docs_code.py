@@ -3,8 +3,6 @@
 Blocks that call a function of arrays, and those of tutorials, run in tests of their own.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

@@ -3,8 +3,6 @@
 The Makefile runs with a Python that only notes what it is asked to do.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

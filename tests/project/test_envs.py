@@ -1,7 +1,5 @@
 """The conda environments: every spec parses, is the lock's version, and nothing is missing."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """A room imports the rooms before it, never one after it; a study never imports another one."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """tools/gallery.py: images of figures that are drawn; the gallery shows every figure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bindscope.core.registries import studies

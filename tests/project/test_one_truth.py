@@ -1,7 +1,5 @@
 """The same numbers on every type of CPU: two instruction sets of this one are compared."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

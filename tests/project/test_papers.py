@@ -1,7 +1,5 @@
 """docs/papers: what is said of a paper's figures and tables names what exists."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A probe family of another package: one file and an entry point, no file of ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The files around the code: lock, licences, citation, changelog, CI."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import re

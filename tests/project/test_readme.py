@@ -4,8 +4,6 @@ They are written as the report writes them. Where this fails after `make write-r
 message shows the text to put there.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`make run`: the command, the lock of a killed run, a second run, and where the results are."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The scripts of the workflow start fast: their imports load no heavy package without need."""
 
-from __future__ import annotations
-
 from jobs_by_hand import loaded, loaded_by_scripts
 
 _STORE = {"numpy", "zarr"}

@@ -1,7 +1,5 @@
 """The documentation site builds without a warning, and a reader's browser fetches nothing."""
 
-from __future__ import annotations
-
 import html
 import inspect
 import json

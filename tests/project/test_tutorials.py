@@ -1,7 +1,5 @@
 """The Python of each tutorial runs as it is printed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

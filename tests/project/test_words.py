@@ -1,7 +1,5 @@
 """tools/words.py: it sees what it rules out, and no file has more of it than was committed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scenes of any size: what is drawn is what the arrays say, wherever the shards are cut."""
 
-from __future__ import annotations
-
 from math import isqrt
 
 import numpy as np

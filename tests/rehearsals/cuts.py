@@ -1,7 +1,5 @@
 """A preset with its counts cut; all else stays as it stands in its file."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

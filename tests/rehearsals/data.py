@@ -3,8 +3,6 @@
 Photos are of odd sizes, gray, CMYK, turned by their EXIF tag, and one JPEG is cut off.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A cache in the layout of the Hugging Face hub, and what is written into its snapshots."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

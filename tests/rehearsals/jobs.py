@@ -7,8 +7,6 @@ counts what the parent has imported; for the table (REHEARSAL_ALONE), the larges
 of libraries is run again in an interpreter of its own (`alone_gb`).
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

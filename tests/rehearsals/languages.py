@@ -1,7 +1,5 @@
 """Stand-ins for vision-language models: released files and processors, narrow and random."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import product

@@ -5,8 +5,6 @@ python tests/rehearsals/rehearse.py same_object         one of them
 python tests/rehearsals/rehearse.py --device cuda       where there is a GPU
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

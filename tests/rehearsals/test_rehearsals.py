@@ -1,7 +1,5 @@
 """Stand-ins are as released, and what no preset reads runs on them: a cut of `make rehearse`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Words of a group do not all take one token: `frustum`, `torus`, `cyan` and `azur
 `prism` and `red`, as in tokenizers of released models some words of every such group do.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

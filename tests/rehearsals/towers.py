@@ -3,8 +3,6 @@
 `width` is the true width over the stand-in's; 1 gives the true shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Captions of scenes in slots, their table, and what their configuration refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

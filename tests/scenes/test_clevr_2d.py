@@ -1,7 +1,5 @@
 """CLEVR-2D: the published geometry in numbers, the palette, labels, and golden hashes."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cluttered scenes: what hides what, copies, bars, stuff, against a slow painter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import datasets_by_hand

@@ -1,7 +1,5 @@
 """tools/color_cues.py: exact numbers against a list of all codes, reductions, the page's table."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any

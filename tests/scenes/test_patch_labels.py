@@ -1,7 +1,5 @@
 """Labels of patches: the mode over their pixels, by hand and against a loop over pixels."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Places: no overlap, margins, determinism across shards, independence of the objects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every renderer promises: the same scenes in any shard, and arrays that say the same."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How much is hidden: from a store with known fractions to the table, by the workflow's scripts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

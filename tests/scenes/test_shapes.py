@@ -1,7 +1,5 @@
 """Pixels of the shapes: integer arithmetic, equal areas, symmetry, histograms, palette."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from itertools import combinations
 from math import cos, pi, sin, sqrt

@@ -1,7 +1,5 @@
 """Camera, solids and rays against closed forms, meshes and a slow march."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from solid_scenes import scene, solid

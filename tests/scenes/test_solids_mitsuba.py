@@ -1,7 +1,5 @@
 """The path tracer, where it is installed: the same bytes always, and the scene of the labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from solid_scenes import codes, dataset

@@ -1,7 +1,5 @@
 """Two solids with a controlled hidden share: found by casting rays, in their slots."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

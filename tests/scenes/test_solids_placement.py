@@ -1,7 +1,5 @@
 """Placement by CLEVR's rules: every rule checked pair by pair, determinism, clear errors."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The solids renderer as a renderer: arrays, descriptions, images by raycasting, errors."""
 
-from __future__ import annotations
-
 import json
 import sys
 import types

@@ -1,7 +1,5 @@
 """Sprites as the images of a dataset: those of the shapes task, and what they must hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import datasets_by_hand

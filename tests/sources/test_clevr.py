@@ -1,7 +1,5 @@
 """CLEVR's official files (a small copy in their format) and the download of the archive."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import threading

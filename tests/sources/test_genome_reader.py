@@ -1,7 +1,5 @@
 """Visual Genome as a dataset: from the release's files to codes, images and priors."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

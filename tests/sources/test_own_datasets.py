@@ -1,7 +1,5 @@
 """docs/own_datasets.md as it is printed: from images and a table to rows of the table."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

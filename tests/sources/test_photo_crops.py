@@ -1,7 +1,5 @@
 """Photos as sheets of crops, as the code of the IsSameObject paper cuts them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Photos with masks: releases that we write in the formats of ADE20K and COCO, and damage."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

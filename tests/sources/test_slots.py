@@ -1,7 +1,5 @@
 """Readers of scenes in slots: tables with columns for each slot, and PUG:SPARE's layout."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any

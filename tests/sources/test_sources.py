@@ -1,7 +1,5 @@
 """Scenes that are read: the table reader, checks, splits, records and images."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of photos with masks, as a new user brings them: boxes, modes, EXIF tags, and mistakes."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

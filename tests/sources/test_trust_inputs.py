@@ -1,7 +1,5 @@
 """What a user gives or downloads is data to check: no traceback, no read elsewhere, no bomb."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Verdicts on claims: what an interval says, what Holm takes back, and what is no evidence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shares of mixtures of known parts: closed forms, brute force, and the bound that ends a fit."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

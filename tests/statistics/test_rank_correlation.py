@@ -1,7 +1,5 @@
 """Rank correlation of groups: known values, scipy as oracle, and what the interval must do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import rankdata

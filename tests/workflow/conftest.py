@@ -1,7 +1,5 @@
 """Copies of the library, and time for tests that run Snakemake."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

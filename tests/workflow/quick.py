@@ -1,7 +1,5 @@
 """A preset with little of everything: the same kinds of things; its numbers mean nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Mistakes and damage: one message with the place and a remedy, and no half-written result."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Which products an edit of a module reaches: its own, all that is made of them, and no other."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

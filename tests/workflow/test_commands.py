@@ -1,7 +1,5 @@
 """The `bindscope` command and `bindscope.open`, on the products of a finished run."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The keys come from the schema. What a change reruns is read off the graph; `test
 a sample that Snakemake agrees with the graph.
 """
 
-from __future__ import annotations
-
 import pytest
 from mutations import example, identities, without_effect
 from representatives import one_of

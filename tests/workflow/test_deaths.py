@@ -1,7 +1,5 @@
 """Jobs and runs that die: the next run ends where an undisturbed one does."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

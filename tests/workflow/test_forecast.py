@@ -1,7 +1,5 @@
 """The forecast of a run that was made: jobs, disk and memory; what memory cannot hold."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `bindscope new` writes for images of one's own runs as it stands."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """What Snakemake runs again after a run, a change, a touch, a deletion; and its own report."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ of them done in the end. In `test_deaths.py` Snakemake runs every rule that they
 A preset that is added to `config/presets` is found here by its name.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -4,8 +4,6 @@ Snakemake knows what made a file from records in the clone. Each of these cases 
 lets them speak of other files than those that are there.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict

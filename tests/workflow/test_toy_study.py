@@ -1,7 +1,5 @@
 """A study is one folder, one .smk, one page and one line: nothing else changes, nothing reruns."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

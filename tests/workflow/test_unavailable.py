@@ -1,7 +1,5 @@
 """A checkpoint that cannot be had: the others' tables and the report are made, and say so."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

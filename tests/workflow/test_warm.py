@@ -1,7 +1,5 @@
 """The warm interpreter of these tests does what Python does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

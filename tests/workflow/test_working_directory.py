@@ -1,7 +1,5 @@
 """A run in a folder that is not the clone: its files are found there, the user's in the folder."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
