@@ -35,7 +35,7 @@ from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import GRID, labels
 from bindscope.studies.same_object.quantities import NO_MODEL
-from bindscope.tables.groups import with_groups
+from bindscope.studies.same_object.views import quote
 
 IMAGES = {"train": 50, "val": 30, "test": 50}
 LAYOUTS = 32  # what a generator is for
@@ -113,7 +113,7 @@ def effects(
             }
             fits.append(({**result.row, **names}, result.of_images.astype(np.float64)))
     add_leads(fits, SAMPLES, seed)
-    return probe_effects(with_groups(pd.DataFrame([row for row, _ in fits]), ()))
+    return probe_effects(quote(pd.DataFrame([row for row, _ in fits])))
 
 
 _BASE: Mapping[str, Any] = {

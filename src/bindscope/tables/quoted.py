@@ -81,11 +81,14 @@ class Quoted:
     refused
         Per place the `flags` (text) of models without a row to quote, `n_models` of them, and
         labels.
+    usable
+        The table's rows that all of these are made of, one of each probe seed.
     """
 
     rows: pd.DataFrame
     single: pd.DataFrame
     refused: pd.DataFrame
+    usable: pd.DataFrame
 
     @classmethod
     def choose(
@@ -116,10 +119,11 @@ class Quoted:
             Flags whose rows are refused.
         """
         flags = table["flags"].map(lambda text: {*flag_list(text)} & {*forbidden})
-        usable = (flags.map(len) == 0) & table[needed.value].notna()
-        single = each_model(table[usable], place, labels)
+        usable = table[(flags.map(len) == 0) & table[needed.value].notna()]
+        single = each_model(usable, place, labels)
         rows = over_models(single, place, quantities, labels)
-        return cls(rows, single, _refused(table.assign(flags=flags), single, place, labels))
+        refused = _refused(table.assign(flags=flags), single, place, labels)
+        return cls(rows, single, refused, usable)
 
     def __getitem__(self, dataset: str) -> Quoted:
         """Return what may be quoted of a dataset."""
@@ -132,8 +136,9 @@ class Quoted:
     def where(self, **labels: Any) -> Quoted:
         """Return what may be quoted where columns have some values; a `model` may be a group."""
         of_single = {"group" if name == "model" else name: v for name, v in labels.items()}
-        single = rows_with(self.single, **of_single)
-        return Quoted(rows_with(self.rows, **labels), single, rows_with(self.refused, **labels))
+        single, usable = (rows_with(table, **of_single) for table in (self.single, self.usable))
+        rows, refused = (rows_with(table, **labels) for table in (self.rows, self.refused))
+        return Quoted(rows, single, refused, usable)
 
     def models(self, names: Iterable[str]) -> Quoted:
         """Return what may be quoted of some models or groups."""
@@ -142,6 +147,7 @@ class Quoted:
             self.rows[self.rows["model"].isin(chosen)],
             self.single[self.single["group"].isin(chosen)],
             self.refused[self.refused["model"].isin(chosen)],
+            self.usable[self.usable["group"].isin(chosen)],
         )
 
     def take(self, rows: pd.Series[bool]) -> Quoted:
@@ -159,7 +165,7 @@ class Quoted:
             keys = pd.DataFrame(ranks, index=rows.index).sort_values(list(orders), kind="stable")
             return rows.loc[keys.index].reset_index(drop=True)
 
-        return Quoted(in_order(self.rows), self.single, in_order(self.refused))
+        return replace(self, rows=in_order(self.rows), refused=in_order(self.refused))
 
     def names(self, column: str) -> list[str]:
         """Return the values of a column, quoted or refused, in order of appearance."""

@@ -34,7 +34,6 @@ from bindscope.studies.same_object.protocol import ABLATION
 from bindscope.studies.same_object.published import read_ablation
 from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
-from bindscope.tables.groups import with_groups
 from bindscope.tables.schema import table_of
 
 
@@ -150,30 +149,28 @@ def test_an_edit_that_changes_nothing_is_refused(table: pd.DataFrame) -> None:
 
 
 def test_the_figures_show_both_readers_and_all_heads(table: pd.DataFrame) -> None:
-    grouped = with_groups(table, [])
-    again = grouped["quantity"].str.startswith("refitted_a")
-    for rows, is_there in ((grouped, True), (grouped[~again], False)):
+    again = table["quantity"].str.startswith("refitted_a")
+    for rows, is_there in ((table, True), (table[~again], False)):
         canvas = figure.draw(rows, ["toy"])
         words = {text.get_text() for text in canvas.findobj(Text)}
         assert ("hollow: probe fitted again" in words) == is_there
         assert "random ones of as much variance" in words
     with pytest.raises(NothingToDrawError):
-        same_object_attention.draw(grouped, ["toy"])
-    grouped = pd.concat([grouped, grouped[grouped["layer"] == "2"].assign(layer="3")])
-    canvas = same_object_attention.draw(grouped, ["toy"])
+        same_object_attention.draw(table, ["toy"])
+    deeper = pd.concat([table, table[table["layer"] == "2"].assign(layer="3")])
+    canvas = same_object_attention.draw(deeper, ["toy"])
     lines = [line for axes in canvas.axes for line in axes.get_lines()]
-    heads = grouped[(grouped["quantity"] == "pearson") & (grouped["at"] != "mean")]
+    heads = deeper[(deeper["quantity"] == "pearson") & (deeper["at"] != "mean")]
     drawn = [y for line in lines if line.get_linestyle() == "None" for y in line.get_ydata()]
     assert sorted(drawn) == sorted(heads["value"])
 
 
 def test_table_2_has_five_columns_of_both_heads_and_the_losses(table: pd.DataFrame) -> None:
     """Heads are rows of the whole subspace alone; what the paper has stands in a note."""
-    grouped = with_groups(table, [])
     with pytest.raises(NothingToDrawError):
-        same_object_ablation.draw(grouped, ["toy"])
+        same_object_ablation.draw(table, ["toy"])
     columns = [("none", 0.0), ("shuffle", 0.5), ("shuffle", 1.0), ("inject", 0.5), ("inject", 1.0)]
-    template = grouped[grouped["layer"] == "2"].iloc[0].to_dict()
+    template = table[table["layer"] == "2"].iloc[0].to_dict()
     heads = pd.DataFrame(
         [
             template
@@ -191,7 +188,7 @@ def test_table_2_has_five_columns_of_both_heads_and_the_losses(table: pd.DataFra
         ]
     )
     published = table_2_words(read_ablation(str(CLONE / ABLATION)))
-    canvas = same_object_ablation.draw(pd.concat([grouped, heads]), ["toy"], published)
+    canvas = same_object_ablation.draw(pd.concat([table, heads]), ["toy"], published)
     words = [text.get_text() for text in canvas.findobj(Text)]
     assert words.count("41") == 2  # injected whole, of classes and of objects
     assert any("44.14, 41.03, 39.2, 44.91, 43.59" in text.replace("\n", " ") for text in words)

@@ -10,7 +10,7 @@ from test_same_object_study import lead_of, verdicts
 
 from bindscope.studies.same_object import claims, findings
 from bindscope.studies.same_object.figures import probes
-from bindscope.tables.groups import with_groups
+from bindscope.studies.same_object.views import quote
 
 ROWS = [
     row("a", "1", "quadratic", 0.85, **ends("position_lead", 0.05)),
@@ -52,8 +52,7 @@ def judged():
 
 def drawn():
     """The places and sizes of all lines of a figure, panel by panel."""
-    table = with_groups(whole_table(ROWS).assign(rank=0, grid="8x8"), ())
-    figure = probes.same_object_layers.draw(table, ["a"])
+    figure = probes.same_object_layers.draw(quote(whole_table(ROWS)), ["a"])
     return [
         np.asarray(line.get_xydata(), float) for axes in figure.axes for line in axes.get_lines()
     ]

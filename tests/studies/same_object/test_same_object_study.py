@@ -38,8 +38,7 @@ from bindscope.studies.same_object.figures.probes import (
 from bindscope.studies.same_object.findings import chapter
 from bindscope.studies.same_object.fit import fit_layers, pair_data, write_results
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
-from bindscope.studies.same_object.views import best_layers, fitted, in_groups, over_models
-from bindscope.tables.groups import with_groups
+from bindscope.studies.same_object.views import best_layers, quote
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[3]
@@ -172,7 +171,7 @@ def lead_of(rows, groups=()):
 
 
 def verdicts(rows, groups=()):
-    judgments = judge(CLAIMS, probe_effects(with_groups(pd.DataFrame(rows), groups)))
+    judgments = judge(CLAIMS, probe_effects(quote(pd.DataFrame(rows), groups)))
     return {judgment.claim.name.removeprefix("quadratic-over-"): judgment for judgment in judgments}
 
 
@@ -204,8 +203,8 @@ def test_a_groups_name_stands_for_all_of_its_seeds():
     assert "(m-1 on d, layer 2)" in lead_of(rows[:2], groups)[0]
     more = [*rows, row("m-0", "3", "quadratic", 0.9)]
     assert "(m-0 on d, layer 3)" in lead_of(more, groups)[0]
-    table = in_groups(whole_table([*rows, row("m-0", "2", "linear", 0.7)]), groups)
-    assert list(table["group"]) == ["m", "m", "m", "m-0"]
+    quoted = quote(whole_table([*rows, row("m-0", "2", "linear", 0.7)]), groups)
+    assert list(quoted.rows["model"]) == ["m", "m-0"]
 
 
 @pytest.mark.parametrize("family", ["class_position", "class_pointwise", "position", "quadratic"])
@@ -306,8 +305,8 @@ def test_no_interval_over_seeds_is_beyond_all_pairs():
         row(name, "2", "quadratic", accuracy) | ends("accuracy", accuracy)
         for name, accuracy in zip(names, (1.0, 0.999, 0.996), strict=True)
     ]
-    table = with_groups(pd.DataFrame(rows), [{"name": "m", "models": names}])
-    [mean] = over_models(table, ["dataset", "layer", "family"]).to_dict("records")
+    quoted = quote(pd.DataFrame(rows), [{"name": "m", "models": names}])
+    [mean] = quoted.rows.to_dict("records")
     assert 0.99 < mean["accuracy_low"] < mean["accuracy"] < mean["accuracy_high"] == 1.0
 
 
@@ -350,8 +349,7 @@ def test_an_inner_layer_is_compared_with_the_last_from_what_is_right_of_each_ima
     add_leads(fits, 400, 0)
     rows = [row_of_fit for row_of_fit, _ in fits]
     assert rows[2]["last_layer_lead"] is None
-    table = pd.DataFrame(rows)
-    assert list(best_layers(fitted(with_groups(table, ())))["layer"]) == ["4"]
+    assert list(best_layers(quote(pd.DataFrame(rows)))["layer"]) == ["4"]
     judged = verdicts(rows)[LAST_LAYER]
     assert judged.effect.where.endswith("layer 1")
     assert judged.verdict == "holds"
@@ -433,8 +431,7 @@ def test_the_class_probe_as_the_released_code_grades_it_is_a_line_by_layer(relea
         )
         for layer, grade in grades.items()
     ]
-    table = with_groups(whole_table(rows), ())
-    figure = same_object_layers.draw(table, ["a"])
+    figure = same_object_layers.draw(quote(whole_table(rows)), ["a"])
     drawn = [np.asarray(line.get_ydata(), float).tolist() for line in figure.axes[0].get_lines()]
     assert any(values == pytest.approx([90, 80, 70]) for values in drawn) == released
     words = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
@@ -489,10 +486,9 @@ def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table
 def test_ranks_are_shown_beside_the_full_form():
     rows = [row("a", layer, "quadratic", 0.8 + int(layer) / 100) for layer in ("1", "2")]
     rows += [row("a", "2", "quadratic", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
-    table = with_groups(pd.DataFrame(rows), ())
-    figure = same_object_ranks.draw(table=table)
+    figure = same_object_ranks.draw(quote(pd.DataFrame(rows)))
     (curve,) = figure.axes
     np.testing.assert_allclose(curve.lines[0].get_ydata(), [71, 72, 74])
     assert curve.lines[1].get_ydata()[0] == pytest.approx(82)  # full rank, at the best layer
-    none = table[table["rank"] == 0]
+    none = quote(pd.DataFrame(rows[:2]))
     assert "no truncated form" in reason(same_object_ranks, none)

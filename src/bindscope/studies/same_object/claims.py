@@ -40,12 +40,12 @@ from bindscope.studies.same_object.quantities import (
 from bindscope.studies.same_object.scores import IMAGE_MAJORITY_LEAD, LAST_LAYER_LEAD, POSITION_LEAD
 from bindscope.studies.same_object.views import (
     best_layers,
-    fitted,
-    in_groups,
+    lowest,
+    of_tokens,
     where_validation_is_best,
 )
-from bindscope.tables.groups import GroupMappings
 from bindscope.tables.quantities import Quantity
+from bindscope.tables.quoted import Quoted, TableRow
 
 EDITS_TABLE = "same_object_edits"
 FEWEST_IMAGES = 30  # of a split, for a claim about a probe
@@ -62,6 +62,11 @@ class JudgedPlace(NamedTuple):
     dataset: str
     group: str
     layer: str
+
+    @classmethod
+    def read(cls, row: TableRow) -> JudgedPlace:
+        """Return the place of a row."""
+        return cls(row["dataset"], row["model"], row["layer"])
 
     @property
     def words(self) -> str:
@@ -267,60 +272,55 @@ CERTAIN = 4.0  # half widths above 0, beyond which no correction for several tes
 Gains = NDArray[np.float64]  # value, low, high of each model, as shares of pairs, (n, 3)
 
 
-def study_effects(tables: Mapping[str, pd.DataFrame], groups: GroupMappings) -> list[Effect]:
-    """Return the effects of all claims of the chapter, from its tables."""
-    effects = probe_effects(in_groups(tables["same_object"], groups))
-    return effects + (edit_effects(tables[EDITS_TABLE]) if EDITS_TABLE in tables else [])
-
-
-def probe_effects(table: pd.DataFrame) -> list[Effect]:
+def probe_effects(quoted: Quoted) -> list[Effect]:
     """Return the effects of all claims about probes, of every dataset and model group.
 
     They are taken at the layer that validation prefers for the leading probe; of an inner layer, at
     that which validation prefers among the inner ones.
-
-    `table`: `same_object` with groups (`views.in_groups`).
     """
-    rows = _with_position_flags(fitted(table), table)
-    of_models = rows[rows["n_layers"].fillna(0) > 0]
-    rows = of_models if len(of_models) else rows
     effects: list[Effect] = []
     for leader, rivals in _COMPARED.items():
-        for place in (
-            JudgedPlace(*row) for row in best_layers(rows, leader).itertuples(index=False)
-        ):
-            of_dataset = rows[rows["dataset"] == place.dataset]
-            of_group = of_dataset[of_dataset["group"] == place.group]
-            here = of_group[of_group["layer"] == place.layer]
+        for best in best_layers(quoted, leader).to_dict("records"):
+            place, of_dataset = JudgedPlace.read(best), quoted.where(dataset=best["dataset"])
+            of_model = of_tokens(of_dataset).where(model=place.group)
+            rows = of_model.where(layer=place.layer).usable
+            positions = of_dataset.where(family="position", grid=best["grid"]).usable
             for family, claim in rivals.items():
-                if family in {*of_dataset["family"], "class_position"}:
-                    effects.append(_over_rival(claim, place, here, leader, family))
+                if family in {*of_dataset.usable["family"], "class_position"}:
+                    effects.append(_over_rival(claim, place, rows, positions, leader, family))
             if leader == QUADRATIC:
-                effects += _inner_layer(place, of_group)
+                effects += _inner_layer(place, of_model.where(family=QUADRATIC))
     return effects
 
 
 def _over_rival(
-    claim: str, place: JudgedPlace, rows: pd.DataFrame, leader: str, family: str
+    claim: str,
+    place: JudgedPlace,
+    rows: pd.DataFrame,
+    positions: pd.DataFrame,
+    leader: str,
+    family: str,
 ) -> Effect:
-    """Compare a probe with a rival of the same tokens; of several settings, with the best."""
+    """Compare a probe with a rival of the same tokens; of several settings, with the best.
+
+    `rows`: all fits to these tokens; `positions`: those of positions alone to the same pairs.
+    """
     first = _first(rows, leader)
     if reason := _too_few(first):
         return _unjudged(claim, place, reason)
     gains = []
     for rival in (family, *_CONTAINED.get(family, ())):
-        others, lead, flags = rows[rows["family"] == rival], LEADS_OF[leader], "flags"
+        compared, lead = rows[rows["family"] == rival], LEADS_OF[leader]
         if rival == "position":
-            others, lead, flags = first, POSITION_LEAD, "position_flags"
-        others = others[others[lead.value].notna()]
-        if rival == family and others["model"].nunique() < first["model"].nunique():
+            compared, lead = first, POSITION_LEAD
+        compared = compared[compared[lead.value].notna()]
+        if rival == family and compared["model"].nunique() < first["model"].nunique():
             reason = f"no probe of the family {family} was fitted to this layer"
             return _unjudged(claim, place, reason)
-        if _is_unended(others[flags]):
+        if _is_unended(positions if rival == "position" else compared):
             return _unjudged(claim, place, _unended(rival))
-        if len(others):  # gains over each model's strongest rival
-            best = others.loc[others.groupby("model", sort=False)[lead.value].idxmin()]
-            gains.append(_gains(best, lead))
+        if len(compared):  # gains over each model's strongest rival
+            gains.append(_gains(lowest(compared, lead.value, ["model"]), lead))
     gains.append(_gains(first, IMAGE_MAJORITY_LEAD))
     return _least_certain(claim, place, gains, rows)
 
@@ -337,41 +337,32 @@ def _few(split: str, n: int) -> str:
     return f"{n} {split} images with pairs, and a claim needs {FEWEST_IMAGES}"
 
 
-def _is_unended(flags: pd.Series[str]) -> bool:
+def _is_unended(rivals: pd.DataFrame) -> bool:
     """Whether a rival would be stronger at its optimum than it was measured."""
-    return bool(flags.str.contains("not_converged|diverged").any())
+    return bool(rivals["flags"].str.contains("not_converged|diverged").any())
 
 
 def _unended(family: str) -> str:
     return f"a fit of the family {family}, with which it is compared, has not converged"
 
 
-def _with_position_flags(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """Add the flags of the probe of positions of the same pairs; empty where there is none."""
-    positions = table[table["family"] == "position"].sort_values("probe", kind="stable")
-    positions = positions.drop_duplicates(["dataset", "grid"])
-    flags = positions[["dataset", "grid", "flags"]].rename(columns={"flags": "position_flags"})
-    return rows.merge(flags, "left", ["dataset", "grid"]).fillna({"position_flags": ""})
-
-
-def _inner_layer(place: JudgedPlace, rows: pd.DataFrame) -> Iterator[Effect]:
+def _inner_layer(place: JudgedPlace, quadratic: Quoted) -> Iterator[Effect]:
     """Compare the inner layer that validation prefers with the last block's output."""
-    quadratic = rows[rows["family"] == QUADRATIC]
-    depth = quadratic["n_layers"].astype(float)
-    last = quadratic[quadratic["x"] == depth]
-    inner = quadratic[quadratic["x"].between(0, depth, "neither")]
+    rows, means = quadratic.usable, quadratic.rows
+    depth = rows["n_layers"].astype(float).max()
+    last = rows[rows["x"] == depth]
+    inner = means[means["x"].between(0, depth, "neither")]
     if inner.empty or last.empty:
         return  # the last block was not read, or no layer between it and the first one's input
-    layer = str(inner.groupby("layer", sort=False)["val_loss_bits"].mean().idxmin())
-    place = place._replace(layer=layer)
-    reason = _unended(QUADRATIC) if _is_unended(last["flags"]) else ""
-    if reason := _too_few(quadratic) or reason:
+    [best] = lowest(inner, "val_loss_bits", ("dataset", "model")).to_dict("records")
+    place, rows_there = JudgedPlace.read(best), quadratic.where(layer=best["layer"]).usable
+    reason = _unended(QUADRATIC) if _is_unended(last) else ""
+    if reason := _too_few(rows) or reason:
         yield _unjudged(LAST_LAYER, place, reason)
         return
-    here = rows[rows["layer"] == layer]
-    first = _first(here, QUADRATIC)
+    first = _first(rows_there, QUADRATIC)
     gains = [_gains(first, LAST_LAYER_LEAD), _gains(first, IMAGE_MAJORITY_LEAD)]
-    yield _least_certain(LAST_LAYER, place, gains, here)
+    yield _least_certain(LAST_LAYER, place, gains, rows_there)
 
 
 def _first(rows: pd.DataFrame, family: str) -> pd.DataFrame:

@@ -28,7 +28,8 @@ from bindscope.studies.same_object.claims import (
     QUADRATIC,
     WITH_POSITION_OVER,
     JudgedPlace,
-    study_effects,
+    edit_effects,
+    probe_effects,
 )
 from bindscope.studies.same_object.protocol import comparable
 from bindscope.studies.same_object.published import published_next_to, read_comparison
@@ -37,14 +38,14 @@ from bindscope.studies.same_object.views import (
     VALUE_ENDS,
     at_best_layers,
     best_layers,
-    fitted,
-    in_groups,
-    of_positions,
-    over_models,
+    of_tokens,
+    percent_words,
+    quote,
+    rivals_of,
     without_loss,
 )
-from bindscope.tables.groups import GroupMappings, with_groups
 from bindscope.tables.numbers import number
+from bindscope.tables.quoted import Quoted
 
 _LABELS = ("dataset", "model", "layer", "probe")
 
@@ -79,26 +80,29 @@ _CLAIMS_LEAD = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     section = (inputs.content.get("studies") or {}).get("same_object") or {}
-    groups = section.get("groups") or ()
-    table = in_groups(tables["same_object"], groups)
-    judgments = judge(CLAIMS, study_effects(tables, groups))
+    quoted = quote(tables["same_object"], section.get("groups") or ())
+    edits = tables.get(EDITS_TABLE, pd.DataFrame())
+    of_edits = edit_effects(edits) if len(edits) else []
+    judgments = judge(CLAIMS, [*probe_effects(quoted), *of_edits])
     rates = read_rates(inputs.resources["claims"])
-    lead, key_numbers = _best_of_all(table, judgments)
+    best = at_best_layers(quoted.where(family=QUADRATIC))
+    best = best.sort_values("accuracy", ascending=False, kind="stable")
+    lead, key_numbers = _best_of_all(quoted, best, judgments)
     return Chapter(
         lead=tuple(lead),
         headline=("same_object_layers", "same_object_models"),
         caveats=_caveats(judgments),
         introduction=Markup("<p>{}</p>").format(_INTRODUCTION),
-        warnings=tuple(_warnings(table)),
+        warnings=tuple(_warnings(quoted.usable)),
         key_numbers=tuple(key_numbers),
-        findings=(*_by_model(table), *_missing_losses(tables)),
-        notes=(*_notes(table), *_note_skipped(table)),
+        findings=(*_by_model(quoted, best), *_missing_losses(edits)),
+        notes=(*_notes(of_tokens(quoted).rows), *_note_skipped(quoted.usable)),
         sections=(
             claims_section(judgments, rates, "same_object", _CLAIMS_LEAD),
-            *_geometry(tables, groups),
-            *_edits(tables),
-            *_published(table, inputs, section),
-            Section("pairs", "All measurements", (), tables=(_rows(table),)),
+            *_geometry(tables.get(_GEOMETRY, pd.DataFrame()), quoted),
+            *_edits(edits),
+            *_published(quoted, inputs, section),
+            Section("pairs", "All measurements", (), tables=(_rows(quoted.usable),)),
         ),
     )
 
@@ -119,19 +123,23 @@ def _caveats(judgments: list[Judgment]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+_RIVAL_WORDS = {
+    "class_position": "both classes, positions and the image",
+    "position": "positions only",
+}
+
+
 def _best_of_all(
-    table: pd.DataFrame, judgments: Sequence[Judgment]
+    quoted: Quoted, best: pd.DataFrame, judgments: Sequence[Judgment]
 ) -> tuple[list[str], list[KeyNumber]]:
     """Return the leading sentence, and the key numbers: of the best probe, and of its best rival.
 
-    Rivals predict from classes and positions, or positions alone, and are of the same place.
+    `best`: quadratic probes, the best one first.
     """
-    best = at_best_layers(table)
-    best = best[best["family"] == QUADRATIC]
     if not len(best):
         return [], []
-    top = best.sort_values("accuracy", kind="stable").iloc[-1]
-    place = JudgedPlace(top["dataset"], top["group"], top["layer"])
+    top = best.iloc[0].to_dict()
+    place = JudgedPlace.read(top)
     accuracy, majority = (
         number(100 * top[name], ".1f") for name in ("accuracy", "image_majority_accuracy")
     )
@@ -139,62 +147,35 @@ def _best_of_all(
         f"The best quadratic probe classifies {accuracy}\u00a0% of patch pairs correctly "
         f"({place.words}), the majority class of each image {majority}\u00a0%. "
     )
-    listed = [
-        KeyNumber(
-            accuracy, "% of pairs", f"classified correctly by the quadratic probe of {place.words}"
-        ),
-    ]
-    rivals = _rivals(table, top)
-    if not rivals:
+    words = f"classified correctly by the quadratic probe of {place.words}"
+    listed = [KeyNumber(accuracy, "% of pairs", words)]
+    rivals = rivals_of(quoted, top)
+    if not len(rivals):
         sentence += "No rival that predicts from classes or positions was fitted there."
-    for family, rate in sorted(rivals.items(), key=lambda rival: -rival[1])[:1]:
-        value, verdict = number(100 * rate, ".1f"), _verdict(judgments, place)
-        sentence += f"Its best rival, {_RIVAL_WORDS[family]}, classifies {value}\u00a0%{verdict}."
-        words = f"classified correctly by its best rival, {_RIVAL_WORDS[family]}"
+    for _, rival in rivals.head(1).iterrows():
+        value, verdict = number(100 * rival["accuracy"], ".1f"), _verdict(judgments, place)
+        name = _RIVAL_WORDS[rival["family"]]
+        sentence += f"Its best rival, {name}, classifies {value}\u00a0%{verdict}."
+        words = f"classified correctly by its best rival, {name}"
         listed.append(KeyNumber(value, "% of pairs", words))
-    return [sentence], [
-        *listed,
-        KeyNumber(majority, "% of pairs", "of the majority class of each image"),
-    ]
+    words = "of the majority class of each image"
+    return [sentence], [*listed, KeyNumber(majority, "% of pairs", words)]
 
 
-def _by_model(table: pd.DataFrame) -> list[Finding]:
+def _by_model(quoted: Quoted, best: pd.DataFrame) -> list[Finding]:
     """Say what the quadratic probe of each model classifies correctly, next to its rivals."""
-    best = at_best_layers(table)
-    best = best[best["family"] == QUADRATIC].sort_values("accuracy", ascending=False, kind="stable")
     points = []
-    for _, row in best.head(_LISTED).iterrows():
-        value, low, high, majority = (
-            number(100 * row[name], ".1f")
-            for name in ("accuracy", "accuracy_low", "accuracy_high", "image_majority_accuracy")
-        )
-        interval = f" ({low} to {high})" if low and high else ""
+    for row in best.head(_LISTED).to_dict("records"):
         rivals = "".join(
-            f"; {_RIVAL_WORDS[family]} {number(rate, '.1%')}"
-            for family, rate in _rivals(table, row).items()
+            f"; {_RIVAL_WORDS[rival['family']]} {number(rival['accuracy'], '.1%')}"
+            for _, rival in rivals_of(quoted, row).sort_values("family").iterrows()
         )
-        place = JudgedPlace(row["dataset"], row["group"], row["layer"])
-        text = f"{value}\u00a0%{interval}{rivals}; majority class of each image {majority}\u00a0%."
-        points.append((f"{place.words}:", text))
+        majority = number(row["image_majority_accuracy"], ".1%")
+        accuracy = percent_words(row, "\u00a0%")
+        text = f"{accuracy}{rivals}; majority class of each image {majority}."
+        points.append((f"{JudgedPlace.read(row).words}:", text))
     more = f" The {_LISTED} best of {len(best)}." if len(best) > _LISTED else ""
     return [Finding(f"{_BY_MODEL}{more}", tuple(points))] if points else []
-
-
-_RIVAL_WORDS = {
-    "class_position": "both classes, positions and the image",
-    "position": "positions only",
-}
-
-
-def _rivals(table: pd.DataFrame, top: pd.Series[Any]) -> dict[str, float]:
-    """Return the accuracy of each rival that was fitted at the place of a probe."""
-    place = ["dataset", "grid", "group", "layer"]
-    here = over_models(fitted(table), ["dataset", "grid", "layer", "family", "probe"])
-    positions = of_positions(table).assign(family="position", **dict(top[["group", "layer"]]))
-    both = pd.concat([here, positions])
-    both = both[(both[place] == top[place]).all(axis=1) & both["family"].isin(list(_RIVAL_WORDS))]
-    best = both.groupby("family")["accuracy"].max()
-    return {str(family): float(rate) for family, rate in best.items()}
 
 
 def _verdict(judgments: Sequence[Judgment], place: JudgedPlace) -> str:
@@ -210,8 +191,7 @@ def _verdict(judgments: Sequence[Judgment], place: JudgedPlace) -> str:
     return ""
 
 
-def _notes(table: pd.DataFrame) -> list[str]:
-    rows = fitted(table)
+def _notes(rows: pd.DataFrame) -> list[str]:
     notes = []
     oracle = rows.groupby("dataset")["class_oracle_accuracy"].mean()
     determined = sorted(str(name) for name in oracle.index[oracle > 1 - 1e-9])
@@ -273,13 +253,13 @@ _ABOUT_PUBLISHED = (
 )
 
 
-def _published(table: pd.DataFrame, inputs: Inputs, section: Mapping[str, Any]) -> list[Section]:
+def _published(quoted: Quoted, inputs: Inputs, section: Mapping[str, Any]) -> list[Section]:
     """Return the section that puts the published Table 1 next to this run's numbers."""
     if not section.get("fits"):
         return []
     datasets, models = (inputs.content.get(name) or () for name in ("datasets", "models"))
     compared = read_comparison(comparable(datasets, models, section), inputs.resources)
-    rows = published_next_to(fitted(table), compared)
+    rows = published_next_to(quoted.where(rank=0).single, compared)
     if not len(rows):
         return []
     rows = rows.assign(differs=["; ".join(reasons) or "not" for reasons in rows["differs"]])
@@ -290,13 +270,14 @@ def _published(table: pd.DataFrame, inputs: Inputs, section: Mapping[str, Any]) 
 _GEOMETRY = "same_object_geometry"
 
 
-def _geometry(tables: Mapping[str, pd.DataFrame], groups: GroupMappings) -> list[Section]:
+def _geometry(table: pd.DataFrame, quoted: Quoted) -> list[Section]:
     """Return what scores and tokens are like; no section where nothing was measured."""
-    if _GEOMETRY not in tables or tables[_GEOMETRY].empty:
+    if not len(table):
         return []
-    table = with_groups(tables[_GEOMETRY], groups).rename(columns=VALUE_ENDS)
-    best = best_layers(fitted(with_groups(tables["same_object"], groups)))
-    here = table.merge(best, on=["dataset", "group", "layer"])
+    best = best_layers(quoted)[["dataset", "model", "layer"]].rename(columns={"model": "group"})
+    models = quoted.where(family=QUADRATIC, rank=0).single.merge(best)
+    table = table.rename(columns=VALUE_ENDS)
+    here = table.merge(models[["dataset", "model", "layer"]].drop_duplicates())
     names = ("dataset", "model", "layer", "probe", "quantity", "at")
     columns = [
         *(Column(name, name, "label") for name in names),
@@ -325,17 +306,17 @@ _ABOUT_EDITS = (
 )
 
 
-def _edits(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
+def _edits(edits: pd.DataFrame) -> list[Section]:
     """Return the section with both figures of edits; none where nothing was edited."""
-    if EDITS_TABLE not in tables or tables[EDITS_TABLE].empty:
+    if not len(edits):
         return []
     figures = ("same_object_attention", "same_object_ablation", EDITS_TABLE)
     return [Section("edits", "Ablating the probe subspace", _ABOUT_EDITS, figures=figures)]
 
 
-def _missing_losses(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
+def _missing_losses(edits: pd.DataFrame) -> list[Finding]:
     """Say which models have no loss of their own; nothing without edits."""
-    reasons = without_loss(tables[EDITS_TABLE]) if EDITS_TABLE in tables else {}
+    reasons = without_loss(edits) if len(edits) else {}
     points = [("No loss", f"{', '.join(models)}: {reason}.") for reason, models in reasons.items()]
     words = "The models' own pretraining loss under edits:"
     return [Finding(words, tuple(points))] if points else []

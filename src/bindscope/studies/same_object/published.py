@@ -13,6 +13,7 @@ import pandas as pd
 
 from bindscope.studies.same_object.protocol import MODELS
 from bindscope.tables.published import read_published
+from bindscope.tables.rows import rows_with
 
 PAPER: Final = "IsSameObject paper"
 PAPER_MODEL: Final = "DINOv2-L/14"  # of Fig. 7 and Table 2
@@ -73,18 +74,15 @@ def read_comparison(
 def published_next_to(rows: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
     """Add to Table 1 our accuracy at its layer, at our best one, and that layer.
 
-    `rows`: fits of whole forms. Added are `ours_there` (NaN where that layer was not fitted),
-    `ours` and `our_layer`.
+    `rows`: whole forms. Added are `ours_there` (NaN where that layer was not fitted), `ours`
+    and `our_layer`.
     """
-    quadratic = rows[rows["family"] == "quadratic"]
     lines = []
     for _, line in compared.iterrows():
-        here = quadratic[
-            (quadratic["dataset"] == line["dataset"]) & (quadratic["model"] == line["model"])
-        ]
+        here = rows_with(rows, family="quadratic", dataset=line["dataset"], model=line["model"])
         if not len(here):
             continue
-        best = here.loc[here["accuracy"].idxmax()]
+        best = here.sort_values("accuracy", ascending=False, kind="stable").iloc[0]
         there = here.loc[here["layer"] == str(line["layer"]), "accuracy"]
         ours = {"ours": best["accuracy"], "our_layer": best["layer"], "ours_there": there.max()}
         lines.append({**line, **ours})

@@ -23,7 +23,9 @@ from bindscope.studies.same_object.quantities import (
 )
 from bindscope.studies.same_object.scores import ACCURACY, IMAGE_MAJORITY, LAST_LAYER_LEAD
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
+from bindscope.studies.same_object.views import percent_words, quote, rivals_of
 from bindscope.tables.numbers import number
+from bindscope.tables.quoted import Quoted
 from bindscope.tables.rows import Row
 from bindscope.tables.schema import frame_of
 
@@ -53,9 +55,21 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
     )
 
 
-def _whole(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of forms that are not truncated."""
-    return table[table["rank"] == 0]
+def _quote(table: pd.DataFrame) -> Quoted:
+    """Choose what is quoted; each layer of arrays is a model, as its claims are judged alone."""
+    reads_none = table["family"].isin(WITHOUT_MODEL)
+    named = table.assign(
+        dataset=ARRAYS,
+        model=_layers(table).mask(reads_none, NO_MODEL),
+        n_layers=float("nan"),
+        layer=reads_none.map({True: NO_MODEL, False: "0"}),
+    )
+    return quote(named)
+
+
+def _layers(table: pd.DataFrame) -> pd.Series[str]:
+    """Return the layer of each row; empty where there is one, without a name."""
+    return table.get("layer", pd.Series("", table.index))
 
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
@@ -63,29 +77,19 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
 
     Without one, the best of the other probes.
     """
-    rows = _whole(table)
-    for family in (*LEADING, *dict.fromkeys(rows["family"])):
-        if (of_family := rows[rows["family"] == family])["val_loss_bits"].notna().any():
-            first: pd.Series[Any] = of_family.sort_values("val_loss_bits", kind="stable").iloc[0]
-            return first
-    return rows.iloc[0]
+    families = list(dict.fromkeys((*LEADING, *table["family"])))
+    whole = table[table["rank"] == 0]
+    ordered = whole.assign(place=whole["family"].map(families.index))
+    first = ordered.sort_values(["place", "val_loss_bits"], kind="stable").index[0]
+    row: pd.Series[Any] = table.loc[first]
+    return row
 
 
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
-    layers = table["layer"] if "layer" in table else pd.Series("", table.index)
-    reads_none = table["family"].isin(WITHOUT_MODEL)
-    model = layers.mask(reads_none, NO_MODEL)
-    rows = table.assign(
-        dataset=ARRAYS,
-        group=model,
-        model=model,
-        n_layers=float("nan"),
-        layer=reads_none.map({True: NO_MODEL, False: "0"}),
-    )
     duplicates = table["flags"].str.contains("near_duplicates").any()
     effects = []
-    for effect in probe_effects(rows):
+    for effect in probe_effects(_quote(table)):
         layer = JudgedPlace(*effect.about).group
         where = f"layer {layer}" if layer else "patches"
         reason = DUPLICATES_REASON if duplicates else effect.reason
@@ -95,20 +99,19 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
 
 def summarize(result: Result) -> Summary:
     """Return accuracies as text: a row per probe, a column per layer."""
-    rows = _whole(result.table)
-    first, quoted = rows.iloc[0], result.best
-    layers = rows.get("layer", pd.Series("", rows.index))
+    rows = result.table[result.table["rank"] == 0]
+    first, best = rows.iloc[0], result.best
+    layers = _layers(rows)
     cells = pd.DataFrame(
         {
             "probe": rows["probe"],
             "layer": layers.mask(rows["family"].isin(WITHOUT_MODEL), ""),
-            "accuracy": [_percent(row) for row in rows.to_dict("records")],
+            "accuracy": [percent_words(row) for row in rows.to_dict("records")],
         }
     )
     wide = cells.pivot_table(index="probe", columns="layer", values="accuracy", aggfunc="first")
-    wide = wide.reindex(
-        index=cells["probe"].unique(), columns=sorted(cells["layer"].unique(), key=_order(layers))
-    )
+    names = sorted(cells["layer"].unique(), key=lambda name: name == "")  # that of no token last
+    wide = wide.reindex(index=cells["probe"].unique(), columns=names)
     wide.columns = [f"layer {name}" if name else _no_layer(layers) for name in wide.columns]
     heading = (
         f"Same object: % of {first['n_pairs']:,} pairs of patches in {first['n_images']} test "
@@ -116,20 +119,14 @@ def summarize(result: Result) -> Summary:
     )
     closing = [
         f"Best constant guess in each scene: {number(100 * first[_GUESS], '.1f')} %. To quote: "
-        f"{_name(quoted.to_dict())}: {number(100 * quoted['accuracy'], '.1f')} %, "
-        f"{number(100 * quoted['image_majority_lead'], '+.1f')} points above it"
-        f"{_rival(rows, quoted)}.",
+        f"{_name(best.to_dict())}: {number(100 * best['accuracy'], '.1f')} %, "
+        f"{number(100 * best['image_majority_lead'], '+.1f')} points above it"
+        f"{_rival(result.table, best)}.",
         claims_line(result.claims),
     ]
     if (flagged := rows[rows["flags"].ne("")]).size:
         closing.append(f"{len(flagged)} of {len(rows)} fits have flags (.table): no evidence.")
     return Summary(heading, wide.reset_index().fillna(""), tuple(closing))
-
-
-def _order(layers: pd.Series[Any]) -> Any:
-    """Return the order of layers, the column of what reads none last."""
-    place = {name: i for i, name in enumerate(dict.fromkeys(layers))}
-    return lambda name: place.get(name, len(place)) if name else len(place)
 
 
 def _no_layer(layers: pd.Series[Any]) -> str:
@@ -141,35 +138,30 @@ def _name(row: Mapping[Any, Any]) -> str:
     return f"{layer}{row['probe']} probe"
 
 
-def _percent(row: Mapping[Any, Any]) -> str:
-    text, *ends = (number(100 * row[name], ".1f") for name in ACCURACY.interval)
-    return text + (f" ({' to '.join(ends)})" if all(ends) else "")
-
-
-def _rival(rows: pd.DataFrame, quoted: pd.Series[Any]) -> str:
+def _rival(table: pd.DataFrame, best: pd.Series[Any]) -> str:
     """Name the best rival that reads the same tokens, or none, with its accuracy."""
-    same = rows["layer"].eq(quoted["layer"]) if "layer" in rows else True
-    rivals = rows[(same & rows["family"].eq("class_position")) | rows["family"].eq("position")]
-    if not len(rivals) or quoted["family"] not in LEADING:
+    quoted = _quote(table)
+    rivals = rivals_of(quoted, quoted.usable[table.index == best.name].iloc[0].to_dict())
+    if not len(rivals) or best["family"] not in LEADING:
         return ""
-    best = rivals.sort_values("accuracy", kind="stable").iloc[-1]
-    return f"; its best rival, {best['probe']}: {number(100 * best['accuracy'], '.1f')} %"
+    rival = rivals.iloc[0]
+    return f"; its best rival, {rival['probe']}: {number(100 * rival['accuracy'], '.1f')} %"
 
 
 @styled
 def draw(table: pd.DataFrame) -> Figure:
     """Draw the accuracy of each probe, a panel per layer, and the best guess in each scene."""
-    rows = _whole(table)
-    layers = rows.get("layer", pd.Series("", rows.index))
+    rows = table[table["rank"] == 0]
+    layers = _layers(rows)
     without = rows["family"].isin(WITHOUT_MODEL)
     names = [*dict.fromkeys(layers[~without])] or [""]
     panels = [
         rows[without | (layers == name)].assign(panel=f"layer {name}" if name else "")
         for name in names
     ]
-    percent = ("accuracy", "accuracy_low", "accuracy_high", _GUESS)
     drawn = pd.concat(panels).rename(columns={"probe": "name"})
-    drawn[["value", "low", "high", "rival"]] = 100 * drawn[[*percent]].to_numpy(float)
+    percent = 100 * drawn[[*ACCURACY.interval, _GUESS]].to_numpy(float)
+    drawn[["value", "low", "high", "rival"]] = percent
     return dots(drawn, "% of pairs classified correctly", "probe", "best guess in each scene")
 
 

@@ -1,9 +1,9 @@
-"""Parts of the study's tables that figures and the report read: curves, best layers, means."""
+"""What figures, claims, sentences and results of arrays quote of the study's tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import pandas as pd
 
@@ -16,120 +16,119 @@ from bindscope.studies.same_object.quantities import (
     QUANTITIES,
     VAL_LOSS,
 )
-from bindscope.studies.same_object.scores import OF_PROBES
-from bindscope.tables import quoted
+from bindscope.studies.same_object.scores import ACCURACY, OF_PROBES
 from bindscope.tables.groups import GroupMappings, complete_groups, group_names, with_groups
-from bindscope.tables.quantities import Quantity
+from bindscope.tables.numbers import number
+from bindscope.tables.quoted import Quoted, each_model, over_models
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
+# Columns that tell rows apart, but for probe seeds; the last two are those of strata.
+PLACE: Final = (
+    "dataset",
+    "grid",
+    "model",
+    "layer",
+    "probe",
+    "rank",
+    "same_class",
+    "distance",
+)
 VALUE_ENDS = {"low": "value_low", "high": "value_high"}  # as figures and page tables name them
 
 
-def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
-    """Read what the figures about a table take; `role` is that of the table among the inputs.
+# --- Pairs ----------------------------------------------------------------------------------------
 
-    Returns: `table`, with the `group` of each model (models that differ in their seed alone are
-    one), and `models`: names of groups, and of models that are in none, as configured.
+
+def quote(table: pd.DataFrame, groups: GroupMappings = ()) -> Quoted:
+    """Choose what is quoted of a table of pairs: means over probe seeds, then over model groups.
+
+    A group's name stands for all of its training seeds, each read at the same layers, or for none.
+    Fits with flags are shown, too; claims refuse them. Numbers have `x`, the layer's place.
     """
-    table = read_table(inputs.paths(role)[0], schema)
-    groups, models = inputs.content["model_groups"], inputs.content["models"]
-    return {"table": in_groups(table, groups), "models": group_names(models, groups)}
+    grouped = complete_groups(with_groups(table, groups), ["dataset", "probe", "rank"])
+    rows = grouped.assign(x=_layer_places(table))
+    place = [name for name in PLACE if name in table]
+    return Quoted.choose(rows, OF_PROBES, place, needed=ACCURACY, labels=("family",), forbidden=())
 
 
-def in_groups(table: pd.DataFrame, groups: GroupMappings) -> pd.DataFrame:
-    """Add the `group` of each model, its own name where a probe was not fitted to the whole group.
+def _layer_places(table: pd.DataFrame) -> pd.Series[float]:
+    """Return where layers are on an axis: `final` behind the last block."""
+    numbers = pd.to_numeric(table["layer"], errors="coerce").astype(float)
+    last = table["n_layers"].astype(float) if "n_layers" in table else numbers.max()
+    return numbers.fillna(last + 1).fillna(0)
 
-    A group's name stands for all of its training seeds, each read at the same layers.
+
+def of_tokens(quoted: Quoted) -> Quoted:
+    """Return what is quoted of probes that read tokens, less truncated forms."""
+    whole = quoted.where(rank=0)
+    return whole.take(whole.rows["model"] != NO_MODEL)
+
+
+def lowest(rows: pd.DataFrame, column: str, place: Sequence[str]) -> pd.DataFrame:
+    """Keep the row of each place (columns) with the smallest number."""
+    numbers = rows[rows[column].notna()].groupby([*place], sort=False)[column]
+    return rows.loc[numbers.idxmin()].reset_index(drop=True)
+
+
+def at_best_layers(quoted: Quoted) -> pd.DataFrame:
+    """Return each probe at the layer that validation prefers for it, a row per model or group."""
+    return lowest(of_tokens(quoted).rows, "val_loss_bits", ("dataset", "model", "probe"))
+
+
+def best_layers(quoted: Quoted, family: str = "quadratic") -> pd.DataFrame:
+    """Return each model or group at the layer that validation prefers for a family of probe."""
+    rows = of_tokens(quoted).where(family=family).rows
+    return lowest(rows, "val_loss_bits", ("dataset", "model"))
+
+
+def rivals_of(quoted: Quoted, row: Mapping[Any, Any]) -> pd.DataFrame:
+    """Return the best probe of each kind that predicts a row's pairs without comparing tokens.
+
+    That is, from positions alone, or from classes, positions and the image, of the same tokens.
     """
-    place = [name for name in ("dataset", "probe", "rank") if name in table]
-    return complete_groups(with_groups(table, groups), place)
+    same_pairs = quoted.where(dataset=row["dataset"], grid=row["grid"], rank=0)
+    same_tokens = same_pairs.where(model=row["model"], layer=row["layer"])
+    rivals = pd.concat(
+        [
+            same_tokens.where(family="class_position").rows,
+            same_pairs.where(family="position").rows,
+        ]
+    )
+    best = rivals.sort_values("accuracy", ascending=False, kind="stable")
+    return best.drop_duplicates("family")
 
 
-def fitted(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of probes that read tokens, with `x`, the layer's place.
+def percent_words(row: Mapping[Any, Any], unit: str = "") -> str:
+    """Write an accuracy in percent, with its interval where it has one."""
+    value, *ends = (number(100 * row[name], ".1f") for name in ACCURACY.interval)
+    return f"{value}{unit}" + (f" ({' to '.join(ends)})" if all(ends) else "")
 
-    Truncated forms (`rank` above 0) have a figure of their own and are left out.
+
+# --- Geometry and edits, a number a row -----------------------------------------------------------
+
+
+def over_seeds(table: pd.DataFrame, groups: GroupMappings = ()) -> pd.DataFrame:
+    """Average the quantities of geometry over the models of a group.
+
+    Columns: `dataset`, `model` (or group), `probe`, `layer` and `x`, its place, `quantity` and
+    `at`, `value` with `value_low` and `value_high`.
     """
-    return with_layer_places(table[table["rank"] == 0])
-
-
-def with_layer_places(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the same rows, those of truncated forms included."""
-    rows = table[table["model"] != NO_MODEL].copy()
-    number = pd.to_numeric(rows["layer"].mask(rows["layer"] == "final")).astype(float)
-    last = rows["n_layers"].astype(float) if "n_layers" in rows else number.max()
-    return rows.assign(x=number.fillna(last + 1).fillna(0))
-
-
-def of_positions(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of what reads positions alone, one per dataset and grid."""
-    rows = table[table["family"] == "position"]  # baselines have no model either
-    scores = [score.value for score in OF_PROBES]
-    return rows.groupby(["dataset", "grid"], sort=False)[scores].mean().reset_index()
-
-
-def over_models(
-    rows: pd.DataFrame, keys: Sequence[str], quantities: Sequence[Quantity] = OF_PROBES
-) -> pd.DataFrame:
-    """Average rows over probe seeds, then over the models of a group, as `tables.quoted` does.
-
-    `keys`: columns that stay apart; of several models, intervals are over these.
-    """
-    place = [*keys, "model"]
-    return quoted.over_models(quoted.each_model(rows, place), place, quantities)
-
-
-def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
-    """Return the layer of each dataset and group where a family of probe is best on validation.
-
-    Columns: `dataset`, `group`, `layer`; the layer with the lowest mean loss on the
-    validation split.
-    """
-    of_family = rows[(rows["family"] == family) & rows["val_loss_bits"].notna()]
-    keys = ["dataset", "group"]
-    means = of_family.groupby([*keys, "layer"], sort=False)["val_loss_bits"].mean().reset_index()
-    best = means.groupby(keys, sort=False)["val_loss_bits"].idxmin()
-    return means.loc[best, [*keys, "layer"]].reset_index(drop=True)
-
-
-def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
-    """Return each probe at the layer that validation prefers for it, averaged as `over_models`.
-
-    Returns: a row per dataset, group and probe, with its `layer`.
-    """
-    rows = fitted(table)
-    means = over_models(rows, ["dataset", "grid", "probe", "family", "layer"])
-    means = means[means["val_loss_bits"].notna()]
-    best = means.groupby(["dataset", "group", "probe"], sort=False)["val_loss_bits"].idxmin()
-    return means.loc[best].reset_index(drop=True)
-
-
-def panels_of(
-    rows: pd.DataFrame, models: Sequence[str], by: Sequence[str], separator: str = "\n"
-) -> dict[str, pd.DataFrame]:
-    """Cut rows into those of each dataset and model, or group, in the order of models.
-
-    `by`: `model` or `group`, `dataset` and perhaps `probe`; a panel is named by the first one and
-    by what varies of the others.
-    """
-    place = {name: i for i, name in enumerate(models)}
-    order = rows.drop_duplicates(by)
-    order = order.assign(place=order["group"].map(place).fillna(len(place)))
-    varying = [by[0], *(name for name in by[1:] if rows[name].nunique() > 1)]
-    panels = {}
-    for key in order.sort_values(["dataset", "place"], kind="stable")[list(by)].values:
-        chosen = rows[(rows[list(by)] == key).all(axis=1)]
-        panels[separator.join(str(chosen[name].iloc[0]) for name in varying)] = chosen
-    return panels
+    rows = complete_groups(with_groups(table, groups), ["dataset", "probe"])
+    rows = rows.assign(x=_layer_places(table))
+    place = ["dataset", "model", "probe", "layer", "at"]
+    means = [
+        over_models(each_model(of_one, place), place, [QUANTITIES[str(name)]]).assign(quantity=name)
+        for name, of_one in rows[rows["value"].notna()].groupby("quantity", sort=False)
+    ]
+    return pd.concat(means, ignore_index=True).rename(columns=VALUE_ENDS)
 
 
 def best_edited(table: pd.DataFrame) -> pd.DataFrame:
     """Keep of each dataset, model and probe the edited layer with the lowest validation loss."""
-    keys = ["dataset", "model", "probe"]
-    losses = table[table["quantity"] == VAL_LOSS.name]
-    best = losses.loc[losses.groupby(keys, sort=False)["value"].idxmin(), [*keys, "layer"]]
-    return table.merge(best, on=[*keys, "layer"])
+    place = ["dataset", "model", "probe"]
+    best = lowest(table[table["quantity"] == VAL_LOSS.name], "value", place)
+    return table.merge(best[[*place, "layer"]])
 
 
 def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
@@ -145,25 +144,37 @@ def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     return rows[~of_another]
 
 
-def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Average the quantities of geometry over the models of a group, as `over_models`.
-
-    Columns: `dataset`, `group`, `probe`, `layer` and `x`, its place, `quantity` and `at`, `value`
-    with `value_low` and `value_high`.
-    """
-    rows, keys = (
-        with_layer_places(table[table["value"].notna()]),
-        ["dataset", "probe", "layer", "at"],
-    )
-    means = [
-        over_models(of_one, keys, [QUANTITIES[str(name)]]).assign(quantity=name)
-        for name, of_one in rows.groupby("quantity", sort=False)
-    ]
-    return pd.concat(means, ignore_index=True).rename(columns=VALUE_ENDS)
-
-
 def without_loss(edits: pd.DataFrame) -> dict[str, list[str]]:
     """Return why models have no loss of their own: reason -> models."""
     none = edits[(edits["quantity"] == PRETRAINING_LOSS.name) & (edits["reason"] != "")]
     reasons = none.groupby("reason")["model"].unique()
     return {str(reason): list(models) for reason, models in reasons.items()}
+
+
+# --- Figures --------------------------------------------------------------------------------------
+
+
+def read_models(inputs: Inputs) -> list[str]:
+    """Return names of groups, and of models that are in none, as configured."""
+    return group_names(inputs.content["models"], inputs.content["model_groups"])
+
+
+def read_quoted(inputs: Inputs, schema: TableSchema, role: str = "table") -> Quoted:
+    """Read what is quoted of a table of pairs; `role` is that of the table among the inputs."""
+    table = read_table(inputs.paths(role)[0], schema)
+    return quote(table, inputs.content["model_groups"])
+
+
+def panels_of(
+    rows: pd.DataFrame, models: Sequence[str], by: Sequence[str], separator: str = "\n"
+) -> dict[str, pd.DataFrame]:
+    """Cut rows into those of each dataset and model, or group, in the order of models.
+
+    `by`: `model`, `dataset` and perhaps `probe`; a panel is named by the model and by what varies
+    of the others.
+    """
+    place = rows["model"].map({name: i for i, name in enumerate(models)}).fillna(len(models))
+    ordered = rows.assign(place=place).sort_values(["dataset", "place"], kind="stable")
+    varying = [by[0], *(name for name in by[1:] if rows[name].nunique() > 1)]
+    panels = [part for _, part in ordered.groupby([*by], sort=False)]
+    return {separator.join(part[varying].iloc[0].astype(str)): part for part in panels}

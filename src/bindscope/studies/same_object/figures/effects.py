@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -34,11 +33,12 @@ from bindscope.studies.same_object.views import (
     VALUE_ENDS,
     best_edited,
     panels_of,
-    read_grouped,
+    read_models,
     where_validation_is_best,
     without_loss,
 )
 from bindscope.tables.numbers import percent
+from bindscope.tables.write import read_table
 
 # Quantity -> row of panels, name in the legend, look.
 _ATTENTION: Final[dict[str, tuple[str, str, Look]]] = {
@@ -64,7 +64,12 @@ _HEADS: Final[dict[str, Look]] = {
         "markersize": 4,
     },
 }
-_read = partial(read_grouped, schema=EDITS_SCHEMA)
+
+
+def _read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and the order of models."""
+    table = read_table(inputs.paths("table")[0], EDITS_SCHEMA)
+    return {"table": table, "models": read_models(inputs)}
 
 
 def _has_papers_model(inputs: Inputs) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -20,11 +19,19 @@ from bindscope.figures.facets import Look, crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, legend_below, new_figure, note_above
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
-from bindscope.studies.same_object.views import over_seeds, panels_of, read_grouped
+from bindscope.studies.same_object.views import over_seeds, panels_of, read_models
+from bindscope.tables.groups import GroupMappings
 from bindscope.tables.rules import layer_number
+from bindscope.tables.write import read_table
 
-_read = partial(read_grouped, schema=GEOMETRY_SCHEMA)
-_SERIES = ("group", "dataset", "probe")
+_SERIES = ("model", "dataset", "probe")
+
+
+def _read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and models and their groups."""
+    table = read_table(inputs.paths("table")[0], GEOMETRY_SCHEMA)
+    groups = inputs.content["model_groups"]
+    return {"table": table, "models": read_models(inputs), "groups": groups}
 
 
 # Question, a row of panels -> its axis; lines: (quantity, `at`) -> name, look.
@@ -58,10 +65,12 @@ _MOST_MODELS, _MOST_TICKS = 4, 9
 
 
 @figure(_read)
-def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
+def same_object_geometry(
+    table: pd.DataFrame, models: Sequence[str], groups: GroupMappings = ()
+) -> Figure:
     """Positions, residuals of copies and scores of identical objects, a column per model."""
     some(table[table["value"].notna()], "Nothing was measured.")
-    rows = over_seeds(table)
+    rows = over_seeds(table, groups)
     panels = dict(list(panels_of(rows, models, _SERIES).items())[:_MOST_MODELS])
     tidy = pd.concat(part.assign(panel=name) for name, part in panels.items())
     there = {*tidy[["quantity", "at"]].itertuples(index=False, name=None)}
@@ -86,9 +95,11 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
 
 
 @figure(_read)
-def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
+def same_object_cross_layers(
+    table: pd.DataFrame, models: Sequence[str], groups: GroupMappings = ()
+) -> Figure:
     """Areas within images of the probe of one layer on the tokens of another."""
-    every = over_seeds(table)
+    every = over_seeds(table, groups)
     rows = every[every["quantity"] == "transfer_auc"]
     some(rows[rows["layer"] != rows["at"]], "No model was read in two layers.")
     transferred = {
@@ -128,7 +139,7 @@ def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
     both = every[every["quantity"] == "cross_layer_accuracy"]
     if len(both):
         pairs = (
-            f"{row['layer']} and {row['at']} ({row['group']}) {100 * row['value']:.1f} %"
+            f"{row['layer']} and {row['at']} ({row['model']}) {100 * row['value']:.1f} %"
             for _, row in both.iterrows()
         )
         note_above(grid.figure, f"Accuracy of bilinear probes of two layers: {', '.join(pairs)}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -31,19 +30,21 @@ from bindscope.studies.same_object.published import (
     read_comparison,
     select_drawn,
 )
-from bindscope.studies.same_object.quantities import DISTANCES, NO_MODEL
+from bindscope.studies.same_object.quantities import ALL, DISTANCES
 from bindscope.studies.same_object.scores import ACCURACY
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.studies.same_object.views import (
     at_best_layers,
     best_layers,
-    fitted,
-    of_positions,
-    over_models,
+    of_tokens,
     panels_of,
-    read_grouped,
-    with_layer_places,
+    quote,
+    read_models,
+    read_quoted,
 )
+from bindscope.tables.quoted import Quoted
+from bindscope.tables.rows import rows_with
+from bindscope.tables.write import read_table
 
 # Family -> its name in legends, and its look; in the order of legends.
 _FAMILIES: Final[dict[str, tuple[str, Look]]] = {
@@ -71,7 +72,6 @@ _BY_NAMES: Final = "class, on classes (released)"
 _NAMED: Final[dict[str, Any]] = {"linestyle": (0, (1, 1)), "color": PINK, "linewidth": 1.0}
 _POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK, "linewidth": 1.0}
 _COLUMNS = 4
-_OF_PROBE = ["dataset", "probe", "family"]
 _MEASURES = {
     "accuracy": ("accuracy, %", 100.0),
     "auc_within": ("area under ROC\nwithin images", 1.0),
@@ -80,7 +80,7 @@ _MEASURES = {
 
 def _by_panel(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
     """Add the name of each model's panel, and sort by dataset and the order of models."""
-    panels = panels_of(rows, models, ("group", "dataset"))
+    panels = panels_of(rows, models, ("model", "dataset"))
     return pd.concat([part.assign(panel=name) for name, part in panels.items()])
 
 
@@ -113,21 +113,26 @@ def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
             line(100 * rows[column].mean(), linewidth=1.0, **look)
 
 
-def _read_scores(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and what the IsSameObject paper publishes of the same models."""
+def _read(inputs: Inputs) -> dict[str, Any]:
+    """Read what is quoted of the table, and the order of models."""
+    return {"quoted": read_quoted(inputs, SAME_OBJECT_SCHEMA), "models": read_models(inputs)}
+
+
+def _read_with_table_1(inputs: Inputs) -> dict[str, Any]:
+    """Read the same, and what the IsSameObject paper publishes of the same models."""
     compared = read_comparison(inputs.content.get("comparable"), inputs.resources)
-    return {**read_grouped(inputs, SAME_OBJECT_SCHEMA), "compared": compared}
+    return {**_read(inputs), "compared": compared}
 
 
-@figure(_read_scores)
+@figure(_read_with_table_1)
 def same_object_layers(
-    table: pd.DataFrame, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
+    quoted: Quoted, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
 ) -> Figure:
     """Accuracy and area under the ROC curve by layer (IsSameObject paper, Fig. 3)."""
-    means = over_models(fitted(table), [*_OF_PROBE, "grid", "layer"])
     few = "No probe of pairs read three layers of a model or more."
-    curves = _by_panel(curves_of(means, ["dataset", "group", "probe"], "layer", few), models)
-    positions = of_positions(table)
+    place = ["dataset", "model", "probe"]
+    curves = _by_panel(curves_of(of_tokens(quoted).rows, place, "layer", few), models)
+    positions = quoted.where(family="position").rows
     names = dict.fromkeys(curves["panel"])
     grid = broken(_MEASURES, names, _COLUMNS, (0.9, 1.7))
     marks = select_drawn(compared)
@@ -138,8 +143,7 @@ def same_object_layers(
         if measure == "accuracy":
             axes.set_title(name, fontsize=8)
             about = curves[curves["panel"] == name].iloc[0]
-            here = (marks["model"] == about["group"]) & (marks["dataset"] == about["dataset"])
-            points = marks[here]
+            points = rows_with(marks, model=about["model"], dataset=about["dataset"])
             axes.plot(points["layer"], 100 * points["accuracy"], linestyle="none", **PAPER_MARK)
         else:
             axes.set_xlabel("layer")
@@ -177,21 +181,20 @@ def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: st
 _TICKS_APART = 0.12  # of the deepest layer
 
 
-@figure(_read_scores)
+@figure(_read_with_table_1)
 def same_object_models(
-    table: pd.DataFrame, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
+    quoted: Quoted, models: Sequence[str] = (), compared: pd.DataFrame = NOT_COMPARED
 ) -> Figure:
     """Accuracy of each model at its best layer (IsSameObject paper, Table 1)."""
-    rows, positions = at_best_layers(table), of_positions(table)
-    quadratic = rows[rows["family"] == "quadratic"]
-    some(quadratic, "No quadratic probe was fitted to tokens of a model.")
+    rows, positions = at_best_layers(quoted), quoted.where(family="position").rows
+    some(rows_with(rows, family="quadratic"), "No quadratic probe was fitted to tokens of a model.")
     datasets, marks = list(dict.fromkeys(rows["dataset"])), select_drawn(compared)
-    heights = [rows.loc[rows["dataset"] == name, "group"].nunique() for name in datasets]
+    heights = [rows_with(rows, dataset=name)["model"].nunique() for name in datasets]
     height = 0.9 + 0.42 * (sum(heights) + 2 * len(heights))
     grid = wrapped(datasets, 1, (height, 0), sharex=True, height_ratios=heights)
     for dataset, axes in grid.panels.items():
         part = rows[rows["dataset"] == dataset]
-        order = [name for name in models if name in set(part["group"])]
+        order = [name for name in models if name in set(part["model"])]
         _models(axes, part, order)
         here = marks[(marks["dataset"] == dataset) & marks["model"].isin(order)]
         places = here["model"].map(order.index)
@@ -209,10 +212,10 @@ def same_object_models(
 def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
     there = set(rows["family"])
     families = [family for family in _FAMILIES if family in there]
-    for _, row in rows[rows["group"].isin(order)].iterrows():
+    for _, row in rows[rows["model"].isin(order)].iterrows():
         look = _FAMILIES[row["family"]][1]
         shift = 0.5 * (families.index(row["family"]) / max(1, len(families) - 1) - 0.5)
-        at = order.index(row["group"]) + shift
+        at = order.index(row["model"]) + shift
         value, low, high = (100 * float(row[name]) for name in ACCURACY.interval)
         axes.plot([low, high], [at, at], color=look["color"], linewidth=1)
         axes.plot(value, at, **look, markersize=4.5)
@@ -246,20 +249,20 @@ SMALLEST_PAIRS = 200  # pairs of a bin, below which no curve has a point there
 
 
 def _read_strata(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and the layers that validation prefers for the quadratic probe."""
-    scores = read_grouped(inputs, SAME_OBJECT_SCHEMA, "scores")["table"]
-    return {**read_grouped(inputs, STRATA_SCHEMA), "layers": best_layers(fitted(scores))}
+    """Read what is quoted of the table, and the layers that validation prefers."""
+    table = read_table(inputs.paths("table")[0], STRATA_SCHEMA).assign(flags="")
+    strata = quote(table.astype({"n_pairs": float}), inputs.content["model_groups"])
+    layers = best_layers(read_quoted(inputs, SAME_OBJECT_SCHEMA, "scores"))
+    return {"strata": strata, "layers": layers, "models": read_models(inputs)}
 
 
 @figure(_read_strata)
-def same_object_strata(
-    table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()
-) -> Figure:
+def same_object_strata(strata: Quoted, layers: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Pairs of one class, by distance: whether a probe tells two objects of it apart."""
-    table = table[(table["same_class"] == "same") & (table["distance"] != "all")]
-    rows = fitted(table).merge(layers, on=["dataset", "group", "layer"])
-    rows = rows.astype({"n_pairs": float})
-    rows = over_models(rows[rows["family"].isin(_BY_DISTANCE)], [*_OF_PROBE, "distance"])
+    of_class = strata.where(same_class="same")
+    of_class = of_class.take(of_class.rows["distance"] != ALL)
+    rows = of_tokens(of_class).rows.merge(layers[["dataset", "model", "layer"]])
+    rows = rows[rows["family"].isin(_BY_DISTANCE)]
     # A score that parts same from different needs both among the pairs of a bin.
     rows = _by_panel(
         some(
@@ -269,8 +272,7 @@ def same_object_strata(
         ),
         models,
     )
-    positions = table[(table["model"] == NO_MODEL) & (table["family"] == "position")]
-    positions = positions[positions["auc_within"].notna()]
+    positions = of_class.where(family="position").rows.dropna(subset="auc_within")
     bins = [name for name in DISTANCES if name in set(rows["distance"])]
     rows = rows.assign(x=rows["distance"].map(bins.index))
     placed = positions[positions["distance"].isin(bins)]
@@ -299,27 +301,22 @@ def same_object_strata(
     return grid.legend(_families(rows), *alone, handle("chance", color=GREY, linewidth=0.8))
 
 
-@figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
-def same_object_ranks(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+@figure(_read)
+def same_object_ranks(quoted: Quoted, models: Sequence[str] = ()) -> Figure:
     """How many directions tell same from different: accuracy by rank of the truncated form."""
-    truncated = table[table["rank"] > 0]
+    truncated = quoted.rows[quoted.rows["rank"] > 0]
     some(truncated, "No quadratic probe has `ranks`, so that no truncated form was measured.")
-    rows, place = fitted(table), ["dataset", "group", "layer"]
-    best = best_layers(rows)
-    truncated = with_layer_places(truncated).merge(best, on=place)
-    ranks = over_models(truncated, ["dataset", "layer", "probe", "rank"])
-    quadratic = rows[rows["family"] == "quadratic"].merge(best, on=place)
-    full = over_models(quadratic, ["dataset", "layer"])
+    full = best_layers(quoted)[["dataset", "model", "layer", "accuracy"]]
+    ranks = truncated.merge(full.rename(columns={"accuracy": "full"}))
     several = ranks["dataset"].nunique() > 1
-    ranks["line"] = ranks["group"] + (", " + ranks["dataset"] if several else "")
+    ranks["line"] = ranks["model"] + (", " + ranks["dataset"] if several else "")
     look = looks(list(dict.fromkeys(ranks["line"])))
     canvas = new_figure(2.9)
     axes = canvas.subplots()
     lines(axes, ranks, look, x="rank", y="accuracy", scale=100, markersize=3.5)
     dashes: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.9}
-    whole = ranks.drop_duplicates("line").merge(full, on=["dataset", "group"])
-    for name, accuracy in zip(whole["line"], whole["accuracy_y"], strict=True):
-        axes.axhline(100 * accuracy, color=look[name]["color"], **dashes)
+    for _, row in ranks.drop_duplicates("line").iterrows():
+        axes.axhline(100 * row["full"], color=look[row["line"]]["color"], **dashes)
     axes.set(xlabel="rank of the form", ylabel="accuracy, %")
     axes.set_xscale("log", base=2)
     entries = [handle(name, **style, markersize=4) for name, style in look.items()]
