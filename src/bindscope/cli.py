@@ -13,7 +13,6 @@ from bindscope import __version__
 from bindscope.config.composition import read_configuration
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.graph import Graph
-from bindscope.core.work import refuse
 from bindscope.studies.build import all_steps, read_graph
 
 DECIDES_NOTHING = True
@@ -72,7 +71,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
         products = list(graph.products.values()) if arguments.all else cost.would_run(graph)
         print(*graph.notes, cost.table(products, arguments.configfile), sep="\n")
-        refuse(products, 0, arguments.configfile, cost.gpu_memory_mb())
+        cost.refuse(products, 0, arguments.configfile, cost.gpu_memory_mb())
         return 0
     from bindscope.commands.plan import dry_run
 

@@ -3,8 +3,8 @@
 Started in a clone, as `forked.py` is, whose way of starting a job this is. The report is JSON: a
 list with `path`, `rule`, `status` (done, failed, blocked), `seconds`, `memory_gb` and `error`, and
 what was forecast: `forecast_gb` and `forecast_disk_gb` (0 outside of the results). `memory_gb`
-counts what the parent has imported; for the table (REHEARSAL_ALONE), the largest job of each kind
-of libraries is run again in an interpreter of its own (`alone_gb`).
+counts what the parent has imported; for the table (REHEARSAL_ALONE), the largest job of each study
+is run again in an interpreter of its own (`alone_gb`).
 """
 
 import importlib
@@ -114,11 +114,11 @@ def run_all(config: Path) -> list[dict[str, Any]]:
 
 
 def measure_alone(config: Path, report: list[dict[str, Any]]) -> None:
-    """Add the memory of the largest job of each kind of libraries, in its own interpreter."""
+    """Add the memory of the largest job of each study, in an interpreter of its own."""
     products = {each.path(): each for each in build(load_file(config)).products.values()}
     largest: dict[str, dict[str, Any]] = {}
     for entry in report:
-        kind = products[entry["path"]].work.libraries
+        kind = products[entry["path"]].step.work.partition(":")[0]
         least = largest[kind]["memory_gb"] if kind in largest else 0.0
         if entry["status"] == "done" and entry["memory_gb"] > least:
             largest[kind] = entry
@@ -170,7 +170,7 @@ def main(config: str, report: str, alone: str = "") -> None:
     if alone:
         products = build(load_file(Path(config))).products.values()
         product = next(each for each in products if each.path() == alone)
-        if product.work.libraries == "hub" and any(name.startswith("timm:") for name in names):
+        if "model" in product.content and any(name.startswith("timm:") for name in names):
             _narrow(names)
         forked.run(product)
         print(peak_gb())

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bindscope.commands.hours import Hours, hours_of
+from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.provenance import staleness
 from bindscope.core.registries import studies
-from bindscope.core.work import refuse
 
 MEMORY_MB = "BINDSCOPE_MEMORY_MB"
 SHARED = "shared"
@@ -56,14 +56,40 @@ def refuse_too_large(
     given_gpu_mb
         The same of a GPU; None: that of this machine's largest one, if it has any.
     """
-    limit = float(os.environ.get(MEMORY_MB, given_mb or 0))
     works = [product.work for product in graph.products.values()]
-    uses_gpu = any(work.device_mb for work in works)
-    of_gpu = (given_gpu_mb or gpu_memory_mb()) if uses_gpu else 0.0
-    fits = not limit or all(work.memory_mb <= limit for work in works)
-    if fits and (not of_gpu or all(work.device_mb <= of_gpu for work in works)):
+    limit = float(os.environ.get(MEMORY_MB, given_mb or 0))
+    needs_gpu = max(work.device_mb for work in works)
+    of_gpu = (given_gpu_mb or gpu_memory_mb()) if needs_gpu else 0.0
+    if 0 < limit < max(work.memory_mb for work in works) or 0 < of_gpu < needs_gpu:
+        refuse(would_run(graph), limit, source, of_gpu)
+
+
+def refuse(products: Iterable[Product], memory_mb: float, source: str, gpu_mb: float = 0) -> None:
+    """Refuse jobs that cannot fit into memory with ConfigError, about the largest.
+
+    `memory_mb` and `gpu_mb` are MiB there are, the latter of the largest GPU; 0: not known, and
+    nothing is said. `source` names configuration files, for the message.
+    """
+    jobs = list(products)
+    _refuse([(job.work.memory_mb, job) for job in jobs], memory_mb, source, "memory", "mem_mb")
+    _refuse([(job.work.device_mb, job) for job in jobs], gpu_mb, source, "GPU memory", "gpu_mb")
+
+
+def _refuse(
+    needs: Sequence[tuple[int, Product]], limit_mb: float, source: str, kind: str, option: str
+) -> None:
+    too_large = [need for need in needs if 0 < limit_mb < need[0]]
+    if not too_large:
         return
-    refuse(would_run(graph), limit, source, of_gpu)
+    most, worst = max(too_large, key=lambda need: need[0])
+    others = f", and so do {len(too_large) - 1} other jobs" if len(too_large) > 1 else ""
+    elsewhere = "set `device: cpu` there, or " if option == "gpu_mb" else ""
+    raise ConfigError(
+        f"{source}: {worst.work.key}",
+        f"{worst.path()} needs about {most:,} MB of {kind}, and {limit_mb:,.0f} MB are "
+        f"configured{others}",
+        f"lower {worst.work.key}, or {elsewhere}give more {kind} (`--resources {option}={most}`)",
+    )
 
 
 def gpu_memory_mb() -> float:
@@ -163,17 +189,14 @@ def _disk(products: Iterable[Product]) -> float:
 def _by_kind(products: Sequence[Product]) -> str:
     kinds: dict[str, float] = {}
     # A cache has a file once, whatever the number of data sets that read it.
-    cached = {(entry.rule, entry.key): entry for entry in products if entry.work.elsewhere}
-    for product in [*(each for each in products if not each.work.elsewhere), *cached.values()]:
+    once = {each.key if each.work.elsewhere else each.path(): each for each in products}
+    for product in once.values():
         kind = product.step.makes or product.rule
-        kind += " (until they are read)" * product.work.temporary
+        kind += " (until they are read)" * product.rule.endswith("_temporary")
         kind += " (in the hub's cache)" * product.work.elsewhere
         kinds[kind] = kinds.get(kind, 0.0) + product.work.bytes_disk
-    ordered = sorted(kinds.items(), key=lambda kind: -kind[1])
-    named = [f"{kind} {_size(size)}" for kind, size in ordered[:_MOST_KINDS]]
-    if rest := sum(size for _, size in ordered[_MOST_KINDS:]):
-        named.append(f"others {_size(rest)}")
-    return ", ".join(named)
+    ordered = sorted(kinds.items(), key=lambda kind: -kind[1])[:_MOST_KINDS]
+    return ", ".join(f"{kind} {_size(size)}" for kind, size in ordered if size)
 
 
 def _notes(products: Sequence[Product]) -> list[str]:

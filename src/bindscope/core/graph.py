@@ -72,7 +72,7 @@ class Product:
     @cached_property
     def work(self) -> Work:
         """What its job takes."""
-        counted: Work = resolve(f"{self.step.work}:{self.rule}")(self)
+        counted: Work = resolve(self.step.work)(self)
         return replace(counted, device=self.content.get("device", "cpu"))
 
     def path(self, output: str | None = None) -> str:

@@ -58,7 +58,7 @@ class Step:
         Of trainings whose models may be committed in resources/zoo: the function that says what
         the zoo's manifest is to hold of them, from the path of a training's manifest.
     work
-        Module whose function of the step's name counts a job's work; default: the study's `cost`.
+        ``"module:function"`` that counts a job's work; default: that of jobs that take little.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Step:
     leaf: bool = False
     makes: str = ""
     zoo: str = ""
-    work: str = ""
+    work: str = "bindscope.core.work:small"
 
 
 @dataclass(frozen=True)

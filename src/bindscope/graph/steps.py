@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bindscope.activations.parts import PART
 from bindscope.config.base import SLUG
 from bindscope.config.grid import TOKENS
@@ -11,6 +9,7 @@ from bindscope.core.interfaces import Step
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _RECORDS = "results/records/{dataset}"
+_COST = "bindscope.graph.cost"
 _TRAINING = "results/training/{model}-{key}"
 
 
@@ -20,18 +19,54 @@ def store(base: str) -> dict[str, str]:
 
 
 _SHARED = (
-    Step("codes", store("results/codes/{dataset}/{split}-{key}"), makes="labels"),
+    Step(
+        "codes",
+        store("results/codes/{dataset}/{split}-{key}"),
+        makes="labels",
+        work=f"{_COST}:objects",
+    ),
     Step("priors", {"rows": "results/priors/{dataset}-{key}.json"}, leaf=True),
-    Step("anchors", store("results/anchors/{dataset}/{split}-{key}"), makes="labels"),
-    Step("scenes", store("results/scenes/{dataset}/{split}-{shard}-{key}")),
+    Step(
+        "anchors",
+        store("results/anchors/{dataset}/{split}-{key}"),
+        makes="labels",
+        work=f"{_COST}:anchors",
+    ),
+    Step("scenes", store("results/scenes/{dataset}/{split}-{shard}-{key}"), work=f"{_COST}:scenes"),
     Step("labels", {"labels": "results/labels/{dataset}-{key}.json"}),
-    Step("download", {"manifest": "results/downloads/{dataset}-{key}.json"}, makes="downloads"),
+    Step(
+        "download",
+        {"manifest": "results/downloads/{dataset}-{key}.json"},
+        makes="downloads",
+        work=f"{_COST}:download",
+    ),
     Step("records", {"rows": f"{_RECORDS}/records-{{key}}.parquet"}),
-    Step("record_codes", store(f"{_RECORDS}/codes/{{split}}-{{key}}"), makes="labels"),
-    Step("record_scenes", store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"), makes="scenes"),
-    Step("counted_priors", {"rows": f"{_RECORDS}/priors-{{key}}.json"}, leaf=True, makes="priors"),
-    Step("counted_anchors", store(f"{_RECORDS}/anchors/{{split}}-{{key}}"), makes="labels"),
-    Step("weights", {"manifest": "results/weights/{model}-{key}.json"}),
+    Step(
+        "record_codes",
+        store(f"{_RECORDS}/codes/{{split}}-{{key}}"),
+        makes="labels",
+        work=f"{_COST}:objects",
+    ),
+    Step(
+        "record_scenes",
+        store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"),
+        makes="scenes",
+        work=f"{_COST}:scenes",
+    ),
+    Step(
+        "counted_priors",
+        {"rows": f"{_RECORDS}/priors-{{key}}.json"},
+        leaf=True,
+        makes="priors",
+        work=f"{_COST}:objects",
+    ),
+    Step(
+        "counted_anchors",
+        store(f"{_RECORDS}/anchors/{{split}}-{{key}}"),
+        makes="labels",
+        work=f"{_COST}:anchors",
+    ),
+    Step("weights", {"manifest": "results/weights/{model}-{key}.json"}, work=f"{_COST}:weights"),
     Step(
         "training",
         {
@@ -40,15 +75,22 @@ _SHARED = (
             "history": f"{_TRAINING}.history.json",
         },
         leaf=True,
+        work=f"{_COST}:training",
         zoo="bindscope.models.zoo:described",
     ),
     Step(
         "truth",
         {"truth": "results/truth/{dataset}/{model}-{tokens}-{key}.json"},
         leaf=True,
+        work=f"{_COST}:objects",
         makes="closed forms",
     ),
-    Step("encoded", store(f"{_ACTIVATIONS}/encoded/{{part}}-{{key}}"), makes="activations"),
+    Step(
+        "encoded",
+        store(f"{_ACTIVATIONS}/encoded/{{part}}-{{key}}"),
+        makes="activations",
+        work=f"{_COST}:encoded",
+    ),
     *(
         Step(
             rule,
@@ -56,11 +98,12 @@ _SHARED = (
             script="extract.py",
             reads={"weights": ("weights",)},
             makes="activations",
+            work=f"{_COST}:{work}",
         )
-        for rule, folder in (
-            ("pooled", "pooled"),
-            ("patches", "patches-{layer}"),
-            ("patches_temporary", "temporary-{layer}"),
+        for rule, folder, work in (
+            ("pooled", "pooled", "pooled"),
+            ("patches", "patches-{layer}", "patches"),
+            ("patches_temporary", "temporary-{layer}", "patches"),
         )
     ),
     Step("captions", {"texts": "results/captions/{dataset}-{key}.parquet"}),
@@ -71,6 +114,7 @@ _SHARED = (
             reads={"weights": ("weights",)},
             leaf=True,
             makes=makes,
+            work=f"{_COST}:texts",
         )
         for rule, makes in (("text_embeddings", "text embeddings"), ("joint", "joint embeddings"))
     ),
@@ -79,15 +123,17 @@ _SHARED = (
         "table",
         {kind: f"results/tables/{{table}}.{kind}" for kind in ("parquet", "csv", "html")},
         leaf=True,
+        work=f"{_COST}:page",
     ),
     Step(
         "figure",
         {kind: f"results/figures/{{figure}}.{kind}" for kind in ("png", "svg")},
         leaf=True,
+        work=f"{_COST}:page",
     ),
-    Step("report", {"page": "results/report.html"}, leaf=True),
+    Step("report", {"page": "results/report.html"}, leaf=True, work=f"{_COST}:page"),
 )
-SHARED_STEPS = {step.name: replace(step, work="bindscope.graph.cost") for step in _SHARED}
+SHARED_STEPS = {step.name: step for step in _SHARED}
 
 NAME = SLUG.strip("^$")
 WILDCARDS = {

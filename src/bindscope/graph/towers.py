@@ -228,19 +228,9 @@ def stored_weights(source: str) -> tuple[int, int]:
     return n_bytes, numbers
 
 
-def groups_of(space: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the number of possible objects, and of values."""
-    return sides({"sizes": [group["size"] for group in space["groups"]]})
-
-
-def grid_tokens(space: Mapping[str, Any]) -> int:
-    """Return the number of patch tokens of the known-answer encoder `token_grid`."""
-    most = space.get("max_objects") or space.get("n_objects") or groups_of(space)[0]
-    return int((isqrt(most - 1) + 2) ** 2)  # `models.known_answer.grid_side`
-
-
-def known_width(model: Mapping[str, Any], cells: int, values: int) -> int:
-    """Return the width of what a known-answer encoder gives."""
+def known_answer(model: Mapping[str, Any], space: Mapping[str, Any]) -> Tower:
+    """Return the shape of what a known-answer encoder gives: a vector, or a square of tokens."""
+    cells, values = sides({"space": space})
     dim, kind = model.get("dim"), model["source"].partition(":")[2]
     widths = {
         "zero": 1,
@@ -258,4 +248,6 @@ def known_width(model: Mapping[str, Any], cells: int, values: int) -> int:
         "cipher_features": 2 * values,
         "cipher_three": 3 * cells,
     }
-    return int(widths.get(kind, cells))
+    most = space.get("max_objects") or space.get("n_objects") or cells
+    side = isqrt(most - 1) + 2 if kind == "token_grid" else 1  # `models.known_answer.grid_side`
+    return Tower(1, int(widths.get(kind, cells)), 1, side)

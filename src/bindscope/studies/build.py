@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,7 @@ from bindscope.core.definitions import save_cache
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEntry
-from bindscope.core.registries import STUDIES, studies
+from bindscope.core.registries import studies
 from bindscope.graph.activations import add_weights
 from bindscope.graph.data import check_programs, check_split
 from bindscope.graph.shared import Shared
@@ -35,17 +34,8 @@ CLAIM_RATES = "resources/reference/claims.csv"
 @cache
 def all_steps() -> dict[str, Step]:
     """Return the rules that there are, by name."""
-    study_steps = {
-        step.name: replace(step, work=step.work or f"{_home(name)}.cost")
-        for name, study in studies().items()
-        for step in study.steps
-    }
+    study_steps = {step.name: step for study in studies().values() for step in study.steps}
     return {**SHARED_STEPS, **study_steps}
-
-
-def _home(study: str) -> str:
-    """Return the package that a study is declared in."""
-    return STUDIES[study].partition(":")[0].rpartition(".")[0]
 
 
 def wildcards() -> dict[str, str]:

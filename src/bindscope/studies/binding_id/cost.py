@@ -125,39 +125,30 @@ def contexts_in_memory(name: str) -> int:
     return find_notes(name).contexts if name in EXPERIMENTS else 1
 
 
-def _read(
-    product: Product, name: str, queries: int, units: float, disk: float, estimated: float = 0.0
-) -> Work:
-    """Count contexts that the largest model of a job reads, and answers to questions about them.
+def _read(product: Product, name: str, queries: int, rows: float) -> Work:
+    """Count contexts of so many rows that models read, and answers to questions about them.
 
-    `queries` are those of a row, `estimated` bytes of what is estimated over rows.
+    Models of a job are alike; `queries` are those of a row.
     """
     content = product.content
-    task, rows = content.get("task", {}), int(content.get("batch_size", 100))
-    engines = [(_engine(model), model) for model in content["models"]]
-    batch, things = min(rows, int(task.get("rows", 100))), int(task.get("things", 2))
-    state = added = 0.0
-    for engine, model in engines:
-        limit = int(model.get("batch_size", rows))
-        at_once = max(batch, limit // batch * batch)  # all rows of a condition are answered
-        at_once = batch if name == "estimates" else at_once
-        n_tokens = things * (engine.object_tokens + 2 * engine.word_tokens)
-        of_model = engine.memory(contexts_in_memory(name), batch, at_once, n_tokens, queries)
-        state = max(state, of_model)
-        if name == "mean":
-            numbers = batch * engine.model.layers * engine.object_tokens * engine.model.width
-            added = max(added, 4.0 * things * _vectors(task) * numbers)
-    is_plain = all(model["kind"] == "oracle" for _, model in engines)
+    task, limit = content.get("task", {}), int(content.get("batch_size", 100))
+    engine, model = _engine(content["models"][0]), content["models"][0]
+    batch, things = min(limit, int(task.get("rows", 100))), int(task.get("things", 2))
+    at_once = max(batch, int(model.get("batch_size", limit)) // batch * batch)  # of a condition
+    n_tokens = things * (engine.object_tokens + 2 * engine.word_tokens)
+    if name == "estimates":
+        at_once = batch
+    host = 6e7
+    if name == "mean":
+        numbers = batch * engine.model.layers * engine.object_tokens * engine.model.width
+        host += 4.0 * things * _vectors(task) * numbers
     return Work(
-        "plain" if is_plain else "hub",
-        units=units * sum(engine.tokens * max(engine.model.weights, 1) for engine, _ in engines),
-        bytes_host=added + 6e7,
-        bytes_loaded=max(engine.model.weights * engine.bytes_each for engine, _ in engines),
-        bytes_computed=state + estimated,
-        bytes_disk=disk * len(engines),
-        bytes_rows=disk * len(engines),
+        units=len(content["models"]) * rows * engine.tokens * max(engine.model.weights, 1),
+        bytes_host=host,
+        bytes_loaded=engine.model.weights * engine.bytes_each,
+        bytes_computed=engine.memory(contexts_in_memory(name), batch, at_once, n_tokens, queries),
         key=f"studies.binding_id.suites[{product.wildcards['suite']}].batch_size",
-        unknown=next((engine.unknown for engine, _ in engines if engine.unknown), ""),
+        unknown=engine.unknown,
     )
 
 
@@ -174,31 +165,30 @@ def numbers_of_effects(engine: _Engine, task: Content) -> int:
     return int(engine.model.layers * engine.model.width * tokens)
 
 
-def binding_id_estimates(product: Product) -> Work:
+def estimates(product: Product) -> Work:
     """Count contexts of the estimation split under every exchange, and mean differences."""
-    content = product.content
-    numbers = [numbers_of_effects(_engine(model), content["task"]) for model in content["models"]]
-    arrays = 4.0 * sum(numbers) / len(numbers)
+    task, models = product.content["task"], product.content["models"]
+    arrays = 4.0 * numbers_of_effects(_engine(models[0]), task)
+    work = _read(product, "estimates", 1, (1.0 + _GROUPS) * task["estimation_rows"])
     # Of both halves of the rows sums in float64, and what is solved of them and of all.
-    rows = (1.0 + _GROUPS) * content["task"]["estimation_rows"]
-    work = _read(product, "estimates", 1, rows, arrays + 7900, 7 * arrays)
-    return replace(work, bytes_rows=7900.0 * len(numbers))
+    computed = work.bytes_computed + 7 * arrays
+    return replace(work, bytes_computed=computed, bytes_disk=arrays * len(models))
 
 
-def binding_id_interventions(product: Product) -> Work:
+def interventions(product: Product) -> Work:
     """Count contexts of tested rows, and answers under every condition of an experiment."""
     content = product.content
     if "records" in content:
-        return _read(product, "records", 1, 500, 1.1e6)
-    rows, things, name = content["task"]["rows"], content["task"]["things"], content["experiment"]
-    models = [_engine(model).model for model in content["models"]]
+        return _read(product, "records", 1, 500)
+    task, name, models = content["task"], content["experiment"], content["models"]
     notes = find_notes(name)
-    conditions = max(notes.trials(model, content["options"]) for model in models)
-    queries = things * (1 + notes.foreign)
-    answers = float(conditions * queries)
-    disk = answers * (_ROW + 4.0 * rows * queries)  # as many candidates as queries, at most
-    work = _read(product, name, queries, rows * conditions, disk)
-    return replace(work, bytes_rows=answers * _ROW * len(models))
+    conditions = notes.trials(_engine(models[0]).model, content["options"])
+    queries = task["things"] * (1 + notes.foreign)
+    answers = 1.0 * conditions * queries * len(models)
+    # Of each answer as many candidates as queries, at most.
+    disk, rows = answers * 4 * task["rows"] * queries, answers * _ROW
+    work = _read(product, name, queries, task["rows"] * conditions)
+    return replace(work, bytes_disk=disk + rows, bytes_rows=rows)
 
 
 def _vectors(task: Content) -> int:
@@ -217,7 +207,6 @@ def toy_vlm(product: Product) -> Work:
     weights = 14.0 * LAYERS * WIDTH**2 + 24.0 * TOWER_WIDTH**2 + 300.0 * WIDTH
     batch = training["batch_size"] * (3 if toy["objective"] == "interchange" else 1)
     return Work(
-        "hub",
         units=training["steps"] * batch,
         bytes_computed=16 * weights + 4.0 * batch * 140 * WIDTH * LAYERS * 40 + 1e8,
         bytes_disk=4.2 * weights,

@@ -44,12 +44,14 @@ _RULE, _ESTIMATES = "binding_id_interventions", "binding_id_estimates"
 ORACLES = "oracles"
 """Stands in paths for all oracles of a suite: one job has them all."""
 
+_COST = "bindscope.studies.binding_id.cost"
 _TOY = "results/binding_id/toys/{toy}-{key}"
 TOY_STEP = Step(
     "toy_vlm",
     {"manifest": f"{_TOY}.json", "weights": f"{_TOY}.safetensors"},
     leaf=True,
     makes="toy vision-language models",
+    work=f"{_COST}:toy_vlm",
     zoo="bindscope.studies.binding_id.toys.model:described",
 )
 
@@ -62,6 +64,7 @@ STEPS = (
         },
         leaf=True,
         makes="mean differences",
+        work=f"{_COST}:estimates",
     ),
     Step(
         _RULE,
@@ -71,6 +74,7 @@ STEPS = (
         },
         leaf=True,
         makes="interventions on frozen contexts",
+        work=f"{_COST}:interventions",
     ),
     TOY_STEP,
 )

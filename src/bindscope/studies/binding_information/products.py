@@ -44,16 +44,31 @@ def _fit_outputs(base: str) -> dict[str, str]:
     }
 
 
+_COST = "bindscope.studies.binding_information.cost"
 STEPS = (
-    Step("fit", _fit_outputs(_FIT), leaf=True, makes="fits"),
-    Step("null", _fit_outputs(_NULL), script="fit.py", leaf=True, makes="fits"),
-    Step("learning_curve", {"rows": f"{_CURVE}.jsonl"}, leaf=True, makes="learning curves"),
+    Step("fit", _fit_outputs(_FIT), leaf=True, makes="fits", work=f"{_COST}:fit"),
+    Step(
+        "null",
+        _fit_outputs(_NULL),
+        script="fit.py",
+        leaf=True,
+        makes="fits",
+        work=f"{_COST}:fit",
+    ),
+    Step(
+        "learning_curve",
+        {"rows": f"{_CURVE}.jsonl"},
+        leaf=True,
+        makes="learning curves",
+        work=f"{_COST}:fit",
+    ),
     Step(
         "attention",
         {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},
         reads={"fit": ("weights",)},
         leaf=True,
         makes="attention maps",
+        work=f"{_COST}:attention",
     ),
 )
 

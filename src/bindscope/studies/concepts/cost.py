@@ -6,22 +6,17 @@ from itertools import pairwise
 from math import prod
 
 from bindscope.core.graph import Product
-from bindscope.core.work import Content, Work, sides
-from bindscope.graph.cost import n_of, shape_of
+from bindscope.core.work import Content, Work, n_scenes, sides
+from bindscope.graph.cost import shape_of
 from bindscope.graph.towers import text_width, tower_of
-from bindscope.studies.concepts.counting import (
-    ROWS_AT_ONCE,
-    SCORES_AT_ONCE,
-    SPECIAL_TOKENS,
-    TREES,
-)
+from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SCORES_AT_ONCE, SPECIAL_TOKENS
 
 DECIDES_NOTHING = True
 
-# Bytes of a row, of the rows of an approximator at a coverage, and of a row of scores.
-_ROW, _OF_COVERAGE, _SCORE = 330, 17_500, 600
+# Bytes of a row, and of the rows of an approximator at a coverage.
+_ROW, _OF_COVERAGE = 600, 17_500
 _ALIGNED = 1 + 20 + 6  # maps between modalities: one, permutations, and those that are decomposed
-_SKLEARN = 1.1e8  # bytes that its import takes, for trees
+_BESIDE = 1.2e8  # bytes that scikit-learn takes, and scores of objects
 
 
 def encoder_weights(encoder: Content, sizes: list[int]) -> float:
@@ -56,47 +51,29 @@ def dual_encoder(product: Product) -> Work:
     trained += 4.0 * layers * tokens * (10 * width + 2 * hidden)
     scored = 26.0 * min(pairs, max(SCORES_AT_ONCE // objects, 1)) * objects
     queried = 4.0 * pairs * dim + 32.0 * objects * dim + 4.0 * embedded
-    rows = 1.0 * runs * (3 + 2) * (1 + 3) * _SCORE
     return Work(
-        "torch",
         units=runs * how["steps"] * (batch * slots + queries) * total,
         bytes_computed=trained + scored + queried + 8e7,
-        bytes_disk=runs * (4.0 * total + 3000) + rows,
-        bytes_rows=rows,
+        bytes_disk=4.0 * runs * total,
+        bytes_rows=20.0 * runs * _ROW,  # 5 kinds of scenes, of 4 sets of objects
         key=f"studies.concepts.dual_encoders[{product.wildcards['encoder']}].training.batch_size",
     )
 
 
-def _read(product: Product) -> tuple[int, int]:
-    """Return the scenes and dimensions of the embeddings that a job reads."""
-    if "dual" in product.content:
-        dual = product.content["dual"]
-        return int(dual["objects"]) ** 2, int(dual["encoder"]["dim"])
-    n = n_of(product.inputs["codes"])
+def _read(product: Product) -> tuple[int, int, int]:
+    """Return the scenes and dimensions of the embeddings that a job reads, and the objects."""
+    content, (cells, _) = product.content, sides(product.content)
+    if "dual" in content:
+        dual = content["dual"]
+        return int(dual["objects"]) ** 2, int(dual["encoder"]["dim"]), int(dual["objects"])
+    n = sum(map(n_scenes, product.inputs["codes"]))
     if "embeddings" not in product.inputs:  # of a planted encoder
-        return n, int(product.content["encoder"]["dim"])
+        return n, int(content["encoder"]["dim"]), cells
     embedding = product.inputs["embeddings"][0]
     if embedding.rule == "index":
-        return n, shape_of(embedding)[1]
+        return n, shape_of(embedding).width, cells
     model = embedding.content["model"]  # of vectors where images and texts meet
-    return n, text_width(model) or tower_of(model, 224).width
-
-
-def concept_geometry(product: Product) -> Work:
-    """Count probes of embeddings, sums over objects, and exchanges of objects by strength."""
-    content, (n, dim) = product.content, _read(product)
-    estimators = 2 * len(content["estimators"])
-    edits = estimators * len(content["strengths"])
-    cells, _ = sides(content)
-    aligned = 8.0 * _ALIGNED * dim * dim * bool(product.inputs.get("captions"))
-    rows = _ROW * (6 + (1 + estimators) * 40.0 + edits * 22.0)
-    return Work(
-        "torch",
-        units=(1 + estimators + edits) * n * dim * min(cells, 3 * n),
-        bytes_loaded=_in_memory(n, dim, cells) + aligned,
-        bytes_disk=rows,
-        bytes_rows=rows,
-    )
+    return n, text_width(model) or tower_of(model, 224).width, cells
 
 
 def _in_memory(n: int, dim: int, cells: int) -> float:
@@ -104,34 +81,38 @@ def _in_memory(n: int, dim: int, cells: int) -> float:
     return 8.0 * 4 * n * dim + 10.0 * n * min(cells, 3 * n) + 9e7
 
 
+def concept_geometry(product: Product) -> Work:
+    """Count probes of embeddings, sums over objects, and exchanges of objects by strength."""
+    content, (n, dim, cells) = product.content, _read(product)
+    estimators = 2 * len(content["estimators"])
+    edits = estimators * len(content["strengths"])
+    return Work(
+        units=(1 + estimators + edits) * n * dim * min(cells, 3 * n),
+        bytes_loaded=_in_memory(n, dim, cells) + 8.0 * _ALIGNED * dim * dim,
+        bytes_rows=_ROW * (6 + (1 + estimators) * 40.0 + edits * 22.0),
+    )
+
+
 def binding_complexity(product: Product) -> Work:
     """Count an approximator fitted at all coverages and seeds, and probes of what it predicts."""
-    content, (n, dim) = product.content, _read(product)
-    how, splits = content["approximator"], len(content["coverages"]) * len(content["seeds"])
-    (cells, _), runs, scores, key = sides(content), 1, 0.0, "datasets, n_scenes"
-    if "dual" in content:  # its queries are those of the objects that are drawn
-        (trained,) = product.inputs["weights"]
+    content, (n, dim, cells) = product.content, _read(product)
+    how, coverages, runs = content["approximator"], content["coverages"], 1
+    for trained in product.inputs.get("weights", ()):
         runs = len(trained.content["coverages"]) * len(trained.content["seeds"])
-        cells = min(cells, int(content["dual"]["objects"]))
-        scores, key = (
-            8.0 * min(SCORES_AT_ONCE, n * cells),
-            "studies.concepts.analyses, dual_objects",
-        )
-    inputs, width = 2 * sum(content["sizes"]), 2 * how.get("rank", 0)
-    numbers, joined = inputs * dim, 2 * len(content["sizes"]) * dim
+    inputs, joined = 2 * sum(content["sizes"]), 2 * len(content["sizes"]) * dim
+    numbers, width = inputs * dim, 2 * how.get("rank", 0)
     if how["kind"] == "mlp":  # its first layer reads joined vectors
         width = sum(how["widths"])
         numbers += sum(a * b for a, b in pairwise([joined, *how["widths"], dim]))
     if content["protocol"] == "paper":  # of each scene
         width += joined
-    rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
-    fitted = 16.0 * numbers + 16.0 * n * dim + 12.0 * n * max(content["coverages"]) * (dim + width)
+    fitted = 16.0 * numbers + 16.0 * n * dim + 12.0 * n * max(coverages) * (dim + width)
+    splits = len(coverages) * len(content["seeds"])
+    key = "studies.concepts.analyses, dual_objects" if "dual" in content else "datasets, n_scenes"
     return Work(
-        "torch",
         units=runs * splits * how.get("steps", how.get("rounds", 1)) * n * (dim + width),
-        bytes_host=8.0 * splits * n + scores + _SKLEARN * (how["kind"] in TREES),
+        bytes_host=8.0 * (splits * n + min(SCORES_AT_ONCE, n * cells)) + _BESIDE,
         bytes_loaded=_in_memory(n, dim, cells) + 1.2 * fitted,
-        bytes_disk=rows,
-        bytes_rows=rows,
+        bytes_rows=1.0 * _OF_COVERAGE * runs * len(coverages),
         key=key,
     )

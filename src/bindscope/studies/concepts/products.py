@@ -19,6 +19,7 @@ DECIDES_NOTHING = True
 _DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
 _OF_EMBEDDING = "results/concepts/{analysis}/{dataset}/{embedding}-{vectors}"
 
+_COST = "bindscope.studies.concepts.cost"
 STEPS = (
     Step(
         "dual_encoder",
@@ -28,6 +29,7 @@ STEPS = (
         },
         leaf=True,
         makes="dual encoders",
+        work=f"{_COST}:dual_encoder",
     ),
     Step(
         "concept_geometry",
@@ -37,6 +39,7 @@ STEPS = (
         },
         leaf=True,
         makes="geometry of embeddings",
+        work=f"{_COST}:concept_geometry",
     ),
     Step(
         "binding_complexity",
@@ -44,6 +47,7 @@ STEPS = (
         reads={"weights": ("weights",)},
         leaf=True,
         makes="complexity of binding",
+        work=f"{_COST}:binding_complexity",
     ),
 )
 

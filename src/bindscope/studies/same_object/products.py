@@ -47,17 +47,20 @@ _FIT = f"{_RESULTS}/layers-{{layers}}/{{probe}}-{{seeds}}-{{key}}"
 # The fit of any other probe has one optimum.
 SEEDED = ("identity_pointwise",)
 
+_COST = "bindscope.studies.same_object.cost"
 STEPS = (
     Step(
         "patch_samples",
         store("results/patch_samples/{dataset}/{grid}-{split}-{key}"),
         makes="patches",
+        work=f"{_COST}:patch_samples",
     ),
     Step(
         "sampled",
         store(f"{_ACTIVATIONS}/sampled-{{layers}}/{{part}}-{{key}}"),
         reads={"weights": ("weights",)},
         makes="activations",
+        work=f"{_COST}:sampled",
     ),
     # Tokens that Snakemake removes when the last fit has read them; the entry of `fits` is in their
     # path, because tokens that are made again take all their fits with them.
@@ -67,6 +70,7 @@ STEPS = (
         script="sampled.py",
         reads={"weights": ("weights",)},
         makes="activations",
+        work=f"{_COST}:sampled",
     ),
     # Of a probe that reads labels and positions alone, model and layers are `none`.
     Step(
@@ -79,6 +83,7 @@ STEPS = (
         },
         leaf=True,
         makes="fits of pairs",
+        work=f"{_COST}:fit",
     ),
     Step(
         "same_object_maps",
@@ -86,6 +91,7 @@ STEPS = (
         reads={"fit": ("weights",), "weights": ("weights",)},
         leaf=True,
         makes="score maps",
+        work=f"{_COST}:maps",
     ),
     Step(
         "same_object_geometry",
@@ -93,6 +99,7 @@ STEPS = (
         reads={"fit": ("weights",)},
         leaf=True,
         makes="geometry of scores",
+        work=f"{_COST}:geometry",
     ),
     Step(
         "same_object_effects",
@@ -100,6 +107,7 @@ STEPS = (
         reads={"fit": ("weights",), "weights": ("weights",)},
         leaf=True,
         makes="effects of edits",
+        work=f"{_COST}:effects",
     ),
 )
 
