@@ -21,18 +21,22 @@ if TYPE_CHECKING:
     from harness import Clone
 
 PUBLISHED = Path(__file__).parents[1] / "resources" / "published"
-# What takes longest starts first, so that no worker ends with it while the others wait.
+# What takes longest starts first, so that no worker ends with it while the others wait. The first
+# module makes the run that others share; its worker gets the third too, and other workers meanwhile
+# those that do not need the run.
 FIRST = (
     "test_deaths",
-    "test_chaos",
-    "test_one_truth",
     "test_gates",
+    "test_chaos",
     "test_impostors",
-    "test_reruns",
+    "test_training",
+    "test_interval_coverage",
     "test_commands",
     "test_bad_input",
     "test_toy_study",
-    "test_config_keys",
+    "test_forecast",
+    "test_reruns",
+    "test_staleness",
 )
 
 

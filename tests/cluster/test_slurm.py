@@ -109,7 +109,7 @@ def test_partitions_groups_and_retries(slurm: Slurm, tmp_path: Path) -> None:
 
 
 def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
-    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    slurm: Slurm, tmp_path: Path
 ) -> None:
     """Two jobs die midway: one is cancelled in Slurm, of the other the script is killed."""
     clone = Clone.make(tmp_path / "cluster")
@@ -117,7 +117,6 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
     local = clone.copy(tmp_path / "local")
     subprocess.run(local.command("--quiet", "all"), cwd=local.path, check=True)
 
-    started = time.monotonic()
     log = tmp_path / "cluster.log"
     with log.open("w") as out:
         run = subprocess.Popen(
@@ -133,7 +132,6 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
         finally:
             run.kill()
             run.wait()
-    wall = time.monotonic() - started
     assert code == 0, log.read_text()[-8000:] + slurm.logs()
 
     jobs = slurm.submissions()
@@ -145,8 +143,6 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
     assert snakemakes.read_text().count("Trying to restart job") == 2
     assert clone.results() == local.results()
     assert clone.would_run().total() == 0
-    with capsys.disabled():
-        print(f"\n{table(jobs, wall, count(snakemakes))}")
 
 
 def select(jobs: list[Submission], comment: str) -> list[Submission]:
@@ -178,19 +174,3 @@ def wait_for(run: subprocess.Popen[bytes], look: Callable[[], Found | None]) -> 
         assert run.poll() is None, "the run ended before its job could be killed"
         time.sleep(0.2)
     return result
-
-
-def count(log: Path) -> int:
-    """How many jobs of the workflow a run finished."""
-    return log.read_text().count("Finished jobid")
-
-
-def table(jobs: list[Submission], wall: float, finished: int) -> str:
-    lines = [f"{'submission':40}{'partition':>10}{'state':>12}{'seconds':>9}"]
-    for job in jobs:
-        lines.append(f"{job.comment[:39]:40}{job.partition:>10}{job.state:>12}{job.seconds:9.0f}")
-    lines.append(
-        f"{finished} jobs of the workflow in {len(jobs)} submissions: {wall:.0f} s, "
-        f"{wall / finished:.1f} s a job, {wall / len(jobs):.1f} s a submission"
-    )
-    return "\n".join(lines)

@@ -3,8 +3,6 @@
 A probe of each population is fitted once, by the library; then many test sets are drawn from as
 many scenes as make a population, and intervals are made of them by the functions that a run calls.
 A run has one seed of its draws, so all test sets of a size share them here too.
-
-``python tests/helpers/interval_coverage.py`` prints the table of docs/intervals.md.
 """
 
 from collections.abc import Callable
@@ -28,7 +26,6 @@ from bindscope.studies.binding_information.probes.data import ProbeData, SplitDa
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import rebuild
 
-N_TEST = (20, 60, 200, 2000)
 RUNS, SCENES = 1000, 40_000
 DRAWS = 1000  # of an interval
 PROBE = LinearProbe(name="linear", family="linear", targets=("chained",))
@@ -149,70 +146,26 @@ POPULATIONS: dict[str, Callable[[], Population]] = {
 }
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Shares of test sets of `n` scenes whose lower end is above the information, and so on.
-
-    `above` is for the bootstrap of the probe alone and for the limit of the mixture; likewise
-    `above_expectation`, of what each of the two gains on average. `width` is from the lower end to
-    the expectation, bits.
-    """
-
-    n: int
-    above: tuple[float, float]
-    above_expectation: tuple[float, float]
-    width: tuple[float, float]
+def draw_test_sets(population: Population, n: int) -> np.ndarray:
+    """Draw the scenes of test sets, int (n, RUNS)."""
+    return np.random.default_rng(n).integers(len(population.alone), size=(n, RUNS))
 
 
-def coverage(population: Population, n: int, runs: int = RUNS, draws: int = DRAWS) -> Coverage:
-    """Draw test sets, and make both lower ends of each."""
-    rng = np.random.default_rng(n)
-    mixed, prior = population.mixed, population.mixed.prior_losses
-    scenes = rng.integers(len(prior), size=(n, runs))
-    before = population.alone[scenes] - (1 - _coefficients(population, scenes)) * (
-        prior[scenes] - mixed.entropy
-    )
-    lows = (
-        np.quantile(resampled_means(before, draws, 0), 0.025, axis=0),
-        np.quantile(
-            pessimistic_means(mixed.gains[scenes], np.full(runs, mixed.worst), draws, 0),
-            0.025,
-            axis=0,
-        ).clip(0.0, mixed.entropy),
-    )
-    expected = population.alone.mean(), mixed.gains.mean()
-    return Coverage(
-        n,
-        tuple(float((low > population.truth + 1e-9).mean()) for low in lows),
-        tuple(float((low > e + 1e-9).mean()) for low, e in zip(lows, expected, strict=True)),
-        tuple(float(e - low.mean()) for low, e in zip(lows, expected, strict=True)),
-    )
+def lower_ends(population: Population, n: int) -> np.ndarray:
+    """Return the lower ends of the bounds of test sets of `n` scenes, bits."""
+    gains = population.mixed.gains[draw_test_sets(population, n)]
+    worst = np.full(RUNS, population.mixed.worst)
+    ends = np.quantile(pessimistic_means(gains, worst, DRAWS, 0), 0.025, axis=0)
+    return ends.clip(0.0, population.mixed.entropy)
 
 
-def _coefficients(population: Population, scenes: np.ndarray) -> np.ndarray:
-    """Return the control's coefficient of each test set, as it was estimated before: on itself."""
+def bootstrapped_ends(population: Population, n: int) -> np.ndarray:
+    """Return those of a bootstrap of the probe alone, with the control that its losses give."""
+    scenes = draw_test_sets(population, n)
     prior = population.mixed.prior_losses
     losses = prior - population.alone
-    return np.array([control_coefficient(losses[s], prior[s]) for s in scenes.T])
-
-
-def main() -> None:
-    """Print the table."""
-    sizes = " | ".join(f"{n:,}" for n in N_TEST)
-    print(f"| representation | pairing | gain | {sizes} | width at 2,000 |")
-    print("|---" * (len(N_TEST) + 4) + "|")
-    for name, make in POPULATIONS.items():
-        population = make()
-        rows = [coverage(population, n) for n in N_TEST]
-        cells = " | ".join(f"{100 * r.above[0]:.1f} / {100 * r.above[1]:.1f}" for r in rows)
-        width = " / ".join(f"{w:.3f}" for w in rows[-1].width)
-        gains = f"{population.alone.mean():.2f} / {population.mixed.gains.mean():.2f}"
-        print(f"| {name} | {population.truth:.2f} | {gains} | {cells} | {width} |")
-        of_probe = " | ".join(
-            "{:.1f} / {:.1f}".format(*(100 * np.array(r.above_expectation))) for r in rows
-        )
-        print(f"| above its own expectation | | | {of_probe} | |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    coefficients = np.array([control_coefficient(losses[s], prior[s]) for s in scenes.T])
+    gains = population.alone[scenes] - (1 - coefficients) * (
+        prior[scenes] - population.mixed.entropy
+    )
+    return np.quantile(resampled_means(gains, DRAWS, 0), 0.025, axis=0)

@@ -84,7 +84,7 @@ def study_of(path: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("study", one_of(["", *STUDIES], ""))
+@pytest.mark.parametrize("study", one_of(["", *STUDIES], "concepts", "together"))
 def test_every_key_changes_what_is_made(study: str) -> None:
     raw = example()
     if study:

@@ -48,8 +48,6 @@ def test_a_study_touches_one_line_and_an_edit_reruns_its_products_alone(
 
     edits = {
         "work.py": {"lengths": 2, "table": 1, "figure": 1, "report": 1},
-        "tables.py": {"table": 1, "figure": 1, "report": 1},
-        "figures.py": {"figure": 1, "report": 1},
         "findings.py": {"report": 1},
     }
     for module, jobs in edits.items():
