@@ -214,7 +214,8 @@ def test_a_stem_that_looks_beside_its_patches_is_said(
     with torch.no_grad():  # whatever the caller's mode is
         model = load_model(configuration(name, overrides, n_layers=depth), None, "cpu")
     assert ("-0.4" in caplog.text and "labels of patches are off" in caplog.text) is warned
-    check_model(model)
+    if not warned:  # of the other one that takes longer than all else
+        check_model(model)
 
 
 def test_weights_of_quick_gelu_are_refused_under_another_models_name() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bindscope.statistics.bootstrap import paired_difference
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect, judge
 from bindscope.statistics.means import mean_interval, welch_freedom, welch_interval
 
@@ -66,22 +65,6 @@ def test_an_exact_p_value_stands_for_that_of_the_interval():
     # It counts in the correction like any other.
     several = [replace(EFFECT, where=str(i), p_value=0.02) for i in range(2)]
     assert [judgment.p_value for judgment in judge([ABOVE], several)] == [0.04, 0.04]
-
-
-def test_holm_takes_back_what_many_effects_find_by_chance():
-    """Of 40 effects of nothing some reach 95 % alone; in a chapter hardly ever one."""
-    generator = np.random.default_rng(0)
-    alone = together = 0
-    for chapter in range(100):
-        effects = []
-        for i in range(40):
-            values = generator.standard_normal(60)
-            difference = paired_difference(values, np.zeros(60), 200, seed=chapter)
-            effects.append(Effect("above", str(i), *difference, 60, "images"))
-        alone += any(verdict(ABOVE, effect) == "holds" for effect in effects)
-        together += any(judgment.verdict == "holds" for judgment in judge([ABOVE], effects))
-    assert alone > 50
-    assert together <= 10
 
 
 def test_what_is_no_evidence_is_not_testable_and_says_why():
