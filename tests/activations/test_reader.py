@@ -141,18 +141,6 @@ def test_a_known_answer_encoder(tmp_path):
         vector.patches("test")
 
 
-def test_the_index_is_small_and_says_what_is_common(pooled):
-    index = json.loads(pooled[0].read_text())
-    assert index["splits"]["train"]["n_scenes"] == N["train"]
-    first = index["splits"]["train"]["shards"][0]
-    assert first["manifest"] == "shards/train-0.json"
-    assert set(first) == {"manifest", "n_scenes", "spec_key", "digest"}
-    assert index["arrays"]["cls"] == {"dtype": "float32", "sample_axis": 1, "shape": [5, 5]}
-    assert index["attributes"]["model"] == "tiny"
-    assert "start" not in index["attributes"]
-    assert len(json.dumps(index)) / sum(SPLITS.values()) < 500  # 1 MB is 2,000 shards
-
-
 def test_a_shard_of_another_model_is_refused(copy):
     shards = manifests(copy)
     attributes = {"split": "val", "start": 0, "model": "tiny"}
