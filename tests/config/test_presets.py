@@ -88,6 +88,7 @@ def test_a_preset_plans_and_shows_what_it_is_for(name: str) -> None:
     graph = plan(name)
     assert {p.path() for p in graph.select("fit", "report")} <= set(graph.leaves())
     assert max(len(p.path()) for p in graph.products.values()) < LONGEST_PATH
+    assert all(p.work.memory_mb > 0 for p in graph.products.values())
     figures = {p.wildcards["figure"] for p in graph.select("figure")}
     assert set(FIGURE_OF.get(name.removesuffix("_small"), ())) <= figures
 

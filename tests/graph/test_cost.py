@@ -38,7 +38,7 @@ from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.module import InputShape
-from bindscope.studies.build import build
+from bindscope.studies.build import all_steps, build
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.concepts.config import Encoder
 from bindscope.studies.concepts.dual import encoders
@@ -68,6 +68,10 @@ def test_every_rule_asks_for_what_its_step_declares(path: Path) -> None:
     names = [rule or alias for rule, alias in rules]
     assert re.findall(r'mem_mb=memory_of\("(\w+)"\)', text) == names
     assert re.findall(r'units=units_of\("(\w+)"\)', text) == names
+
+
+def test_every_step_is_counted_by_a_function_that_there_is() -> None:
+    assert all(callable(resolve(step.work)) for step in all_steps().values())
 
 
 def test_all_work_is_counted_without_torch() -> None:

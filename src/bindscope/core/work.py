@@ -84,18 +84,18 @@ class Work:
 
 def small(product: Product) -> Work:
     """Count a job that takes little: at most two kilobytes of each scene."""
-    inputs = [item for items in product.inputs.values() for item in items]
-    n = n_scenes(product) or sum(map(n_scenes, inputs))
+    n = n_scenes(product)
     return Work(units=max(n, 1), bytes_host=2000 * n)
 
 
 def n_scenes(product: Product) -> int:
-    """Return how many scenes a job is about, by its spec; 0 where it does not say it."""
+    """Return how many scenes a job is about, by its spec or by what it reads."""
     content = product.content
     if "part" in content:
         return sum(piece["stop"] - piece["start"] for piece in content["part"])
     n = content.get("n_scenes", content.get("stop", 0) - content.get("start", 0))
-    return int(sum(n.values()) if isinstance(n, dict) else n)
+    inputs = (item for items in product.inputs.values() for item in items)
+    return int(sum(n.values()) if isinstance(n, dict) else n or sum(map(n_scenes, inputs)))
 
 
 def sides(content: Content) -> tuple[int, int]:

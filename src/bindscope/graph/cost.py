@@ -49,8 +49,7 @@ def _count_bits(space: str) -> int:
 
 def objects(product: Product) -> Work:
     """Count codes and entropies, of each scene and possible object a few numbers at most."""
-    n = n_scenes(product) or sum(map(n_scenes, product.inputs["codes"]))
-    cells, _ = sides(product.content)
+    n, (cells, _) = n_scenes(product), sides(product.content)
     return Work(units=n * cells, bytes_host=40 * n * cells)
 
 
@@ -211,10 +210,7 @@ def patches(product: Product) -> Work:
 def texts(product: Product) -> Work:
     """Count vectors where images and texts meet; both towers are loaded."""
     (source,) = product.inputs.get("captions") or product.inputs["index"]
-    n = n_scenes(source) or sum(
-        n_scenes(codes) for split in source.inputs.values() for codes in split
-    )
-    model = product.content["model"]
+    n, model = n_scenes(source), product.content["model"]
     shape = tower_of(model, 224)
     width = text_width(model) or shape.width
     return Work(

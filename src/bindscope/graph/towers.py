@@ -45,8 +45,6 @@ class Tower:
         Sides of a patch and of the input.
     vectors
         Tokens besides those of patches: [CLS] and registers.
-    network
-        Whether it is one of a library's, timm or transformers.
     first
         Width of layer 1, where that is another one.
     unknown
@@ -58,7 +56,6 @@ class Tower:
     patch_px: int
     input_px: int
     vectors: int = 1
-    network: bool = False
     unknown: str = ""
     first: int = 0
 
@@ -121,7 +118,6 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
         int(patch),
         int(side) // int(patch) * int(patch),
         int("siglip" not in name) + registers,
-        network=True,
     )
 
 

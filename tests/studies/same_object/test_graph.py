@@ -89,13 +89,6 @@ def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
     assert layers("cosine") == ["1-0"]  # no claim compares it
 
 
-def test_what_every_job_takes_is_counted():
-    """Edits name their scenes by split; the forecast once did not find them."""
-    products = [p for p in graph_of().products.values() if "same_object" in p.step.work]
-    assert {"patch_samples", "sampled", "same_object_effects"} <= {p.rule for p in products}
-    assert all(product.work.memory_mb > 0 for product in products)
-
-
 def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
     blocks = [[0], [1, 2]]
     fits = example()["studies"]["same_object"]["fits"]

@@ -10,14 +10,13 @@ from bindscope.core.work import Content, Work
 from bindscope.graph.language import LanguageModel, family, language_model, unknown_size
 from bindscope.graph.towers import settings
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
-from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH
+from bindscope.studies.binding_id.toys import LAYERS, WIDTH
 
 DECIDES_NOTHING = True
 
-
 _GROUPS = 3  # things, colors, items
 _TEXT = 50  # tokens of a context besides those of its image
-_IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
+_IMAGE_PX, _SLOT_PX = 384, 66  # `tasks.scenes`: sides of images and regions
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
 _ORACLE_WIDTH = 152  # `oracle.WIDTH`
 _ROW = 1000  # bytes of the rows of a condition and question, at most
@@ -80,7 +79,7 @@ def _engine(content: Content) -> _Engine:
         toy = LanguageModel(
             LAYERS, WIDTH, cached=2 * WIDTH, hidden=4 * WIDTH, weights=14 * LAYERS * WIDTH**2
         )
-        return _Engine(toy, 60, object_tokens=(_SPRITE_PX // PATCH_PX) ** 2)
+        return _Engine(toy, 60, object_tokens=1)
     source = str(content["source"])
     grids, side = _grids(source)
     pad = 3 if content.get("compat") == "paper" else 0
@@ -201,14 +200,11 @@ def _vectors(task: Content) -> int:
 
 
 def toy_vlm(product: Product) -> Work:
-    """Count the training of a toy: a scene has about 140 tokens, interchange reads three times."""
-    toy = product.content["toy"]
-    training = toy["training"]
-    weights = 14.0 * LAYERS * WIDTH**2 + 24.0 * TOWER_WIDTH**2 + 300.0 * WIDTH
-    batch = training["batch_size"] * (3 if toy["objective"] == "interchange" else 1)
+    """Count the training of a toy: a scene has about 140 tokens, interchange reads three."""
+    training = product.content["toy"]["training"]
+    batch = 3 * training["batch_size"]
     return Work(
         units=training["steps"] * batch,
-        bytes_computed=16 * weights + 4.0 * batch * 140 * WIDTH * LAYERS * 40 + 1e8,
-        bytes_disk=4.2 * weights,
+        bytes_computed=4.0 * batch * 140 * WIDTH * LAYERS * 40 + 1.2e8,
         key=f"studies.binding_id.toys[{product.wildcards['toy']}].training.batch_size",
     )
