@@ -59,12 +59,9 @@ def planted_geometry(layers, checkpoints=None, cross_layers=()):
         -torch.full((1,), 8.0),
         Standardiser.identity(48),
     )
-    nothing = np.zeros_like(splits[2].instances)
-    more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
-    probes = dict.fromkeys(layers, probe)
-    return measured_rows(
-        dict.fromkeys(layers, splits), probes, more, Bootstrap(20), checkpoints, cross_layers
-    )
+    data, probes = dict.fromkeys(layers, splits), dict.fromkeys(layers, probe)
+    copy_of = np.zeros_like(splits[2].instances)
+    return measured_rows(data, probes, copy_of, Bootstrap(20), checkpoints, cross_layers)
 
 
 def hash_of(name):

@@ -27,12 +27,11 @@ def main(job: "Job") -> None:
     tokens: dict[str, list[str]] = {split: job.input[split] for split in SPLITS}
     layers, fit = job.spec["layers"], load_file(job.input.fit_weights[0])
     probes = {str(at): FittedScorer.read(fit, weights_name(str(at), 0, 0)) for at in layers}
-    test = open_store(job.input.samples[-1])
-    beside = {name: test.read(name) for name in ("copy_of", "purity")}
+    copy_of = open_store(job.input.samples[-1]).read("copy_of")
     checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
     data = read_layers(job.input.samples, tokens, layers)
     pairs = [(str(first), str(second)) for first, second in job.spec["cross_layers"]]
-    rows = measured_rows(data, probes, beside, Bootstrap(), checkpoints, pairs)
+    rows = measured_rows(data, probes, copy_of, Bootstrap(), checkpoints, pairs)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)
     write_atomic(job.output.rows, "".join(lines))
     checkpoints.remove()

@@ -46,7 +46,7 @@ def splits() -> list[PairData]:
 
 
 def shifted(n: tuple[int, int, int]) -> list[PairData]:
-    data_splits = planted_splits(Planted(noise=0.3, dim=24, rank=8), n=n)
+    data_splits = planted_splits(Planted(noise=0.3, dim=24, rank=8, place_dims=4), n=n)
     scale = np.linspace(0.5, 3, 24, dtype=np.float32)
     return [
         replace(

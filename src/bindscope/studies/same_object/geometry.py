@@ -3,21 +3,14 @@
 Scores by kind of pair, and on tokens of other layers (arXiv 2510.24709, section 4.2 and Fig. 5:
 from some layer on, two identical objects, and then all of a class, are said to be one; the paper
 has pictures, these are the means by layer). Whether tokens are at their places: how well row and
-column are decoded from them.
-
-Differences of the tokens of an object and its exact copy (Fig. 6): the paper's image holds four
-identical cars, and the differences of each to the first one make three clusters in the plane of the
-first components. Scenes of `clutter` hold one copy each, so clusters are of three scenes. That
-clusters are apart says that the difference is that of the two objects and not of their patches;
-places alone do that too, hence layer 0 and the shuffle of patches.
+column are decoded from them (its appendix A.4.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -28,11 +21,10 @@ from torch import Tensor
 from bindscope.core.array_types import Doubles
 from bindscope.fitting.checkpoint import Checkpoints, SavedState, each
 from bindscope.fitting.denormals import flushed
-from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows, whole
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
-from bindscope.studies.same_object.estimates import Bootstrap, column_ratio, row
+from bindscope.studies.same_object.estimates import Bootstrap, column_ratio
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.metrics import tally
 from bindscope.studies.same_object.quantities import KINDS
@@ -162,130 +154,12 @@ def _errors(pairs: PatchPairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> D
     return np.concatenate(parts)
 
 
-PATCHES = 3  # of an object, at least: one is left out, and two say how they scatter
-SCENES = 3  # of a PCA
-GROUPS = 200  # PCAs, at most
-DEALS = 5  # of the scenes, at random, for the level of chance
-COMPONENTS = 3
-RIDGE = 1e-3  # of the scatter inside the scenes, in shares of its mean
-NO_COPIES = (
-    f"fewer than {SCENES} test scenes have an exact copy of which {PATCHES} patches are sampled at "
-    "the same places"
-)
-
-
-def matched(
-    positions: NDArray[Any], instances: NDArray[Any], copy_of: NDArray[Any], purity: NDArray[Any]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Match the patches of an object and its exact copy among the valid ones of an image.
-
-    The copy lies whole patches away, so a displacement of the grid takes all patches of one to
-    those of the other; it is the one under which most of them meet.
-
-    Returns: numbers (k,) of patches of the object, and of those of its copy at the same places;
-    empty where there is no copy, or more than one displacement.
-    """
-    nothing = np.zeros(0, np.intp)
-    numbers = np.unique(instances[copy_of > instances])
-    if not len(numbers):
-        return nothing, nothing
-    first = np.flatnonzero(instances == numbers[0])
-    second = np.flatnonzero(instances == copy_of[first[0]])
-    i, j = (part.ravel() for part in np.meshgrid(first, second, indexing="ij"))
-    alike = np.abs(purity[i] - purity[j]) < 1e-6  # copies fall on the grid in the same way
-    i, j = i[alike], j[alike]
-    if not len(i):
-        return nothing, nothing
-    _, which, counts = np.unique(
-        positions[j] - positions[i], axis=0, return_inverse=True, return_counts=True
-    )
-    most = counts == counts.max()
-    if most.sum() > 1:
-        return nothing, nothing
-    chosen = which.ravel() == most.argmax()
-    return i[chosen], j[chosen]
-
-
-def separability(points: Doubles, groups: NDArray[np.integer]) -> float:
-    """Return how often a discriminant names the group of a point (k, c) that was left out."""
-    right = 0
-    names = np.unique(groups)
-    for i in range(len(points)):
-        others = np.arange(len(points)) != i
-        centres = np.array([points[others & (groups == name)].mean(0) for name in names])
-        inside = points[others] - centres[np.searchsorted(names, groups[others])]
-        scatter = inside.T @ inside / others.sum()
-        scatter += np.eye(len(scatter)) * (RIDGE * np.trace(scatter) / len(scatter) + 1e-12)
-        away = points[i] - centres
-        distances = (away * np.linalg.solve(scatter, away.T).T).sum(1)
-        right += int(names[distances.argmin()] == groups[i])
-    return right / len(points)
-
-
-def of_group(differences: list[Doubles]) -> tuple[float, float]:
-    """Return separability in the first components of three scenes' differences (k, d), and chance.
-
-    Chance is separability where scenes are dealt out at random. It can be less than a third: a
-    point that is left out takes its scene's centre away from itself.
-    """
-    stacked = np.concatenate(differences)
-    centred = stacked - stacked.mean(0)
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    groups = np.repeat(np.arange(len(differences)), [len(part) for part in differences])
-    points = (u * s)[:, :COMPONENTS]
-    orders = (rng(i, 19).permutation(len(groups)) for i in range(DEALS))
-    chance = float(np.mean([separability(points, groups[order]) for order in orders]))
-    return separability(points, groups), chance
-
-
-def _differences(
-    tokens: NDArray[Any], labels: PairData, copy_of: NDArray[Any], purity: NDArray[Any]
-) -> Iterator[tuple[Doubles, Doubles]]:
-    """Yield differences (k, d) of each scene with a copy, as they are and shuffled."""
-    for i, valid in enumerate(labels.valid):
-        of_image = [
-            part[i][valid] for part in (labels.positions, labels.instances, copy_of, purity)
-        ]
-        first, second = matched(*of_image)
-        if len(first) < PATCHES:
-            continue
-        x = tokens[i][valid].astype(np.float64)
-        order = rng(i, 17).permutation(len(second))
-        yield x[second] - x[first], x[second[order]] - x[first]
-
-
-def residuals(
-    tokens: NDArray[Any],
-    labels: PairData,
-    copy_of: NDArray[Any],
-    purity: NDArray[Any],
-    by: Bootstrap,
-) -> list[Row]:
-    """Return whether copies minus originals, of raw tokens (n, M, d), cluster.
-
-    Intervals are over groups of scenes.
-    """
-    scenes = list(_differences(tokens, labels, copy_of, purity))
-    names = ("residual_separability", "residual_separability_shuffled", "residual_chance")
-    groups = [scenes[i : i + SCENES] for i in range(0, len(scenes) - SCENES + 1, SCENES)]
-    if not groups:
-        return [row(name, None, reason=NO_COPIES) for name in names]
-    sums = []
-    for group in groups[:GROUPS]:
-        apart, chance = of_group([plain for plain, _ in group])
-        shuffled, _ = of_group([moved for _, moved in group])
-        sums.append([apart, shuffled, chance])
-    return by.rows(
-        np.array(sums), {(name, ""): itemgetter((..., i)) for i, name in enumerate(names)}
-    )
-
-
 @flushed()
 @torch.no_grad()
 def measured_rows(
     layers: Mapping[str, Sequence[PairData]],
     probes: Mapping[str, FittedScorer],
-    beside: Mapping[str, NDArray[Any]],
+    copy_of: NDArray[Any],
     by: Bootstrap,
     checkpoints: Checkpoints | None = None,
     cross_layers: Sequence[tuple[str, str]] = (),
@@ -293,18 +167,17 @@ def measured_rows(
     """Return the rows of all layers, without names and keys.
 
     `layers`: patches of train, val and test by layer; `probes`: those that were fitted to them.
-    `beside`: `copy_of` and `purity` of the patches of test, (n, M) each, or more patches.
+    `copy_of` (n, M), or of more patches: the exact copy of the object of a patch of test, 0 = none.
     `cross_layers`: pairs of layers that a bilinear probe compares.
     """
     tests = {layer: splits[-1] for layer, splits in layers.items()}
     width = next(iter(tests.values())).valid.shape[1]
-    copy_of, purity = (beside[name][:, :width] for name in ("copy_of", "purity"))
 
     def measure(part: tuple[str, str]) -> SavedState:
         layer, what = part
         probe, test = probes[layer], tests[layer]
         if what == "scores":
-            rows = cross_scores(probe, test, copy_of, by)
+            rows = cross_scores(probe, test, copy_of[:, :width], by)
         elif what == "transfer":
             rows = transfers(probe, tests, by)
             for first, second in cross_layers:
@@ -312,11 +185,9 @@ def measured_rows(
                     rows += across_layers(layers[first], layers[second], second, by)
         else:
             rows = positions_decoded(layers[layer], probe.scaling, by)
-            raw = np.concatenate([block.x.numpy() for block in PatchPairs(test).blocks()])
-            rows += residuals(raw, test, copy_of, purity, by)
         return {}, {"rows": rows}
 
-    parts = [*product(tests, ("scores", "tokens", "transfer"))]
+    parts = [*product(tests, ("scores", "positions", "transfer"))]
     states = each(checkpoints, parts, measure)
     return [
         {"layer": layer, **line}

@@ -50,7 +50,7 @@ def weights_name(layer: str, seed: int, rank: int) -> str:
     return f"{layer}/{seed}/{rank}"
 
 
-_SHARE, _PATCHES = "share", "share of patches"
+_SHARE = "share"
 _ATTENTION, _AREA, _LOSS = "share of attention", "probability", "bits per scene"
 # Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
 KINDS: Final = ("object", "copy", "class", "other")
@@ -110,22 +110,6 @@ GEOMETRY: Final = _by_name(
         unit="",
         least=None,
         meaning="R^2 of a ridge regression from the token to the patch's row and column, on test.",
-    ),
-    RowQuantity(
-        name="residual_separability",
-        unit=_PATCHES,
-        meaning="Whether a linear discriminant names the scene of a difference that was left out: "
-        "token of a copy minus that of its original, first three components of three scenes.",
-    ),
-    RowQuantity(
-        name="residual_separability_shuffled",
-        unit=_PATCHES,
-        meaning="The same where the patches of the copy have changed places.",
-    ),
-    RowQuantity(
-        name="residual_chance",
-        unit=_PATCHES,
-        meaning="The same where the scenes are dealt out at random.",
     ),
     RowQuantity(
         name="cross_layer_accuracy",

@@ -21,7 +21,7 @@ RESAMPLES: Final = 1000  # of the test images, for an interval
 VERSIONS: Final = {
     "same_object": 6,
     "same_object_strata": 4,
-    "same_object_geometry": 5,
+    "same_object_geometry": 6,
     "same_object_edits": 3,
 }
 

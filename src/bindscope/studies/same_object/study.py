@@ -203,12 +203,11 @@ STUDY = Study(
         ),
         _figure(
             "figures.geometry:same_object_geometry",
-            "Position, copies and same-object probability by layer",
-            "By layer: position decoded by ridge regression; differences of exact copies and "
-            "originals classified by scene; mean same-object probability of pairs of patches. "
-            "Bands: 95 % intervals over training seeds for groups, else over test images (copies: "
-            "groups of scenes). Copies differ in position, so compare with layer 0 and with "
-            "shuffled patches.",
+            "Position and same-object probability by layer",
+            "By layer: position decoded by ridge regression; mean same-object probability of pairs "
+            "of patches. Bands: 95 % intervals over training seeds for groups, else over test "
+            "images. An exact copy that is scored as one object shows a probe that goes by "
+            "appearance.",
             _geometry,
         ),
         _figure(

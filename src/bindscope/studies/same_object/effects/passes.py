@@ -173,28 +173,20 @@ class Measuring:
 
         return {self.layer: edit}
 
-    def _read(self, pixels: Tensor, edits: Mapping[int, Edit]) -> dict[int, Tensor]:
-        """Return all tokens (B, T, d) of the layers that probes read."""
-        model = editable(self.model, self.where)
-        stream = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
-        return {layer: tokens for layer, tokens in stream.items() if layer != "final"}
+    def _read(
+        self, pixels: Tensor, edits: Mapping[int, Edit], *, to_end: bool = False
+    ) -> dict[Layer, Tensor]:
+        """Return all tokens (B, T, d) of the layers that probes read, and of the last norm."""
+        layers: list[Layer] = sorted(self.scorers)
+        if to_end and "final" in layer_shapes(self.model):
+            layers.append("final")
+        return dict(editable(self.model, self.where).edited_stream(pixels, layers, edits))
 
-    def _read_to_end(
-        self, pixels: Tensor, edits: Mapping[int, Edit]
-    ) -> tuple[dict[int, Tensor], dict[str, Tensor]]:
-        """Return the same, and `summary` (d, B) where the model has a last norm.
-
-        The summary is [CLS] after that norm, or the mean patch of a model without [CLS].
-        """
-        model, final = editable(self.model, self.where), layer_shapes(self.model).get("final")
-        layers: list[Layer] = [*sorted(self.scorers), *(("final",) if final else ())]
-        stream = dict(model.edited_stream(pixels, layers, edits))
-        read = {layer: tokens for layer, tokens in stream.items() if layer != "final"}
-        if final is None:
-            return read, {}
-        tokens, places = stream["final"], final.token_map
+    def _summary(self, tokens: Tensor) -> Tensor:
+        """Return what the model ends with, (d, B): [CLS], or the mean patch where there is none."""
+        places = layer_shapes(self.model)["final"].token_map
         summary = tokens[:, 0] if places.has_cls else tokens[:, places.patches].mean(1)
-        return read, {"summary": summary.double().cpu().mT.contiguous()}
+        return summary.double().cpu().mT.contiguous()
 
     def _sampled(self, start: int, tokens: Tensor) -> Tensor:
         """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""
@@ -212,9 +204,12 @@ class Measuring:
         """
         changes: list[Tensor] = []
         edits, rows = self._edits(start, what, changes), slice(start, start + len(pixels))
-        streams, numbers = self._read_to_end(pixels, edits)
+        streams, numbers = self._read(pixels, edits, to_end=True), dict[str, Tensor]()
+        if "final" in streams:
+            numbers["summary"] = self._summary(streams["final"])
         blocks = {}
-        for layer, tokens in streams.items():
+        for layer in self.scorers:
+            tokens = streams[layer]
             data = self.scenes.labels.take(rows, as_rows(self._sampled(start, tokens).numpy()))
             blocks[layer] = PatchPairs(data, device=str(self.device)).read(0, len(pixels))
             numbers[logits_name(layer)] = self.scorers[layer].logits(blocks[layer]).cpu()
@@ -293,7 +288,7 @@ class Measuring:
         def read(batch: tuple[int, Tensor]) -> SavedState:
             start, pixels = batch
             streams = self._read(pixels, self._edits(start, what))
-            return {str(at): self._sampled(start, x) for at, x in streams.items()}, {}
+            return {str(at): self._sampled(start, streams[at]) for at in self.scorers}, {}
 
         batches = [tensors for tensors, _ in each(checkpoints, self.batches(), read)]
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from bindscope.tables.groups import GroupMappings
 from bindscope.tables.rules import layer_number
 from bindscope.tables.write import read_table
 
+T = TypeVar("T")
 _SERIES = ("model", "dataset", "probe")
 
 
@@ -39,17 +40,6 @@ _QUESTIONS: Final[dict[str, tuple[str, dict[tuple[str, str], tuple[str, Look]]]]
     "position": (
         "position from token,\nR²",
         {("position_r2", ""): ("row and column", {"color": INK, "marker": "o"})},
-    ),
-    "copies": (
-        "copies minus originals,\nclassified correctly, %",
-        {
-            ("residual_separability", ""): ("by scene", {"color": BLUE, "marker": "o"}),
-            ("residual_separability_shuffled", ""): (
-                "patches of copies shuffled",
-                {"color": ORANGE, "marker": "s"},
-            ),
-            ("residual_chance", ""): ("scenes shuffled", {"color": GREY, "marker": "v"}),
-        },
     ),
     "scores": (
         "probability of the\nsame object, %",
@@ -68,7 +58,7 @@ _MOST_MODELS, _MOST_TICKS = 4, 9
 def same_object_geometry(
     table: pd.DataFrame, models: Sequence[str], groups: GroupMappings = ()
 ) -> Figure:
-    """Positions, residuals of copies and scores of identical objects, a column per model."""
+    """Positions, and scores of identical objects, a column per model."""
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table, groups)
     panels = dict(list(panels_of(rows, models, _SERIES).items())[:_MOST_MODELS])
@@ -197,7 +187,7 @@ def same_object_copies(copies: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figu
     """Residuals of three copies in two components (IsSameObject paper, Fig. 6)."""
     some(copies, "No object fits four times into its scene.")
     rows = list(copies.items())[:_MOST_MODELS]
-    columns = {name: _spread_layers(arrays) for name, arrays in rows}
+    columns = {name: _layers_of_copies(arrays) for name, arrays in rows}
     across = max(len(layers) for layers in columns.values())
     canvas = new_figure(0.9 + 1.75 * len(rows))
     grid = canvas.subplots(len(rows), 1 + across, squeeze=False)
@@ -223,12 +213,17 @@ def same_object_copies(copies: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figu
     return canvas
 
 
-def _spread_layers(arrays: Mapping[str, Any]) -> list[str]:
-    """Return layers that fit on the page: the first, the last, and some between."""
-    every = [name for name in arrays if name != "image" and not name.startswith("variance-")]
-    every = [*pd.Series(every).sort_values(key=layer_number)]
-    places = np.unique(np.linspace(0, len(every) - 1, min(_COLUMNS - 1, len(every))).round())
-    return [every[int(i)] for i in places]
+def _layers_of_copies(arrays: Mapping[str, Any]) -> list[str]:
+    """Return layers that fit on the page."""
+    layers = [name for name in arrays if name != "image" and not name.startswith("variance-")]
+    ordered = pd.Series(layers).sort_values(key=layer_number).tolist()
+    return _spread(ordered, _COLUMNS - 1)
+
+
+def _spread(entries: Sequence[T], n: int) -> list[T]:
+    """Return the first and the last of some entries, and others between, `n` at most."""
+    places = np.linspace(0, len(entries) - 1, min(n, len(entries))).round()
+    return [entries[int(i)] for i in np.unique(places)]
 
 
 @figure(_read_maps)
@@ -272,12 +267,10 @@ def same_object_maps(
 def _chosen(maps: Sequence[ScoreMap]) -> list[ScoreMap]:
     """Return maps that fit on the page: of every model as many layers, spread over its depth."""
     models = list(dict.fromkeys(model for model, _, _ in maps))[:_COLUMNS]
-    each = max(1, _COLUMNS // len(models))
     chosen: list[ScoreMap] = []
     for model in models:
-        layers = [entry for entry in maps if entry[0] == model]
-        places = np.unique(np.linspace(0, len(layers) - 1, min(each, len(layers))).round())
-        chosen += [layers[int(i)] for i in places]
+        of_model = [entry for entry in maps if entry[0] == model]
+        chosen += _spread(of_model, max(1, _COLUMNS // len(models)))
     return chosen
 
 

@@ -159,17 +159,23 @@ def solved(spectrum: tuple[Tensor, Tensor], factor: float, l2: float, g: Tensor)
 
 
 @dataclass(frozen=True)
-class LinearForm:
-    """a.x + a.y, weights a (d,)."""
+class TokenTerm:
+    """A term that reads tokens, with a weight for each of their numbers."""
 
     covariance: Covariance
-    name = "linear"
     moment = 1.0
 
     @property
-    def shape(self) -> tuple[int]:
-        """Shape of a."""
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the weights."""
         return (self.covariance.dim,)
+
+
+@dataclass(frozen=True)
+class LinearForm(TokenTerm):
+    """a.x + a.y, weights a (d,)."""
+
+    name = "linear"
 
     def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
         """Return the sums (P,) of what is read of each patch."""
@@ -186,17 +192,10 @@ class LinearForm:
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class Diagonal(TokenTerm):
     """The sum of w_k x_k y_k, weights w (d,)."""
 
-    covariance: Covariance
     name = "diagonal"
-    moment = 1.0
-
-    @property
-    def shape(self) -> tuple[int]:
-        """Shape of w."""
-        return (self.covariance.dim,)
 
     def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
         """Return (X * w) X', (P,)."""
@@ -213,15 +212,13 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class QuadraticForm:
+class QuadraticForm(TokenTerm):
     """x' W y, W (d, d) symmetric."""
 
-    covariance: Covariance
     name = "matrix"
-    moment = 1.0
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Shape of W."""
         return self.covariance.dim, self.covariance.dim
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -136,7 +136,7 @@ class CoupleTable:
     name = "couples"
 
     @property
-    def shape(self) -> tuple[int]:
+    def shape(self) -> tuple[int, ...]:
         """A weight for each couple."""
         return (len(self.curvature),)
 
@@ -145,11 +145,11 @@ class CoupleTable:
         """Share of the pairs that are of one couple."""
         return 1 / len(self.curvature)
 
-    def logits(self, weights: Tensor, block: PairBlock | Couples) -> Tensor:
+    def logits(self, weights: Tensor, block: Any) -> Tensor:
         """Return logits (P,)."""
         return weights.to(block.sign.dtype)[block.couple]
 
-    def slope(self, residuals: Tensor, block: PairBlock | Couples) -> Tensor:
+    def slope(self, residuals: Tensor, block: Any) -> Tensor:
         """Return the gradient (Q,)."""
         return summed(residuals, block.couple, len(self.curvature))
 
@@ -159,39 +159,29 @@ class CoupleTable:
 
 
 @dataclass(frozen=True)
-class ImageCoupleTable:
+class ImageCoupleTable(CoupleTable):
     """The sum over k of m_k T_k of a couple: m are numbers of the image; weights T (k, Q).
 
     They are columns of the tokens that are the same in all patches of an image.
     """
 
-    curvature: Tensor  # of couples, (Q,)
     columns: Tensor  # of the tokens, int64 (k,)
     name = "image_couples"
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """A weight for each component and couple."""
         return len(self.columns), len(self.curvature)
 
-    @property
-    def moment(self) -> float:
-        """Share of the pairs that are of one couple."""
-        return 1 / len(self.curvature)
-
-    def logits(self, weights: Tensor, block: PairBlock) -> Tensor:
+    def logits(self, weights: Tensor, block: Any) -> Tensor:
         """Return logits (P,)."""
         return (self._image(block) @ weights).view(-1)[self._index(block)]
 
-    def slope(self, residuals: Tensor, block: PairBlock) -> Tensor:
+    def slope(self, residuals: Tensor, block: Any) -> Tensor:
         """Return the gradient (k, Q)."""
         image = self._image(block)
         each = summed(residuals, self._index(block), len(image) * len(self.curvature))
         return image.t() @ each.view(len(image), -1)
-
-    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
-        """Divide by the diagonal."""
-        return gradient / (self.curvature + l2).clamp_min(FLAT)
 
     def _image(self, block: PairBlock) -> Tensor:
         """Return the numbers of each image, (B, k)."""
