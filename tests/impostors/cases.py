@@ -40,11 +40,11 @@ def judge_case(case: Case, claims: Sequence[Claim], seed: int) -> dict[str, bool
     Raises
     ------
     ValueError
-        If a genuine claim was not measured: the case would say nothing of it.
+        If a claim was not measured: the case would say nothing of it.
     """
     judgments = judge(claims, case.effects(seed))
     measured = {judgment.claim.name for judgment in judgments}
-    if missing := set(case.genuine) - measured:
+    if missing := {*case.genuine, *case.impostor} - measured:
         raise ValueError(f"case {case.name!r} measures no {', '.join(sorted(missing))}")
     holding = {judgment.claim.name for judgment in judgments if judgment.verdict == "holds"}
     return {name: name in holding for name in (*case.genuine, *case.impostor)}

@@ -201,7 +201,9 @@ def legend_below(figure: Figure, handles: Sequence[Any], per_row: int = 5) -> No
 
 
 def note_above(figure: Figure, text: str) -> None:
-    """Put a sentence or two above all panels."""
+    """Put a sentence or two above all panels; nothing where the text is empty."""
+    if not text:
+        return
     lines = "\n".join(wrap(text, 125))
     figure.suptitle(lines, fontsize=7.5, x=0.01, ha="left", color="#444444")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases_binding_id import Fragile, MixedOracle
+from oracle_tables import row_of, table_of, verdicts
 from scipy.stats import binomtest, multinomial
 
 from bindscope.statistics.claims import judge
@@ -26,37 +27,11 @@ from bindscope.studies.binding_id.claims import (
     rows_needed,
     too_few_rows,
 )
-from bindscope.studies.binding_id.config import ShapesTask, Suite
+from bindscope.studies.binding_id.config import ShapesTask
 from bindscope.studies.binding_id.names import NO_EFFECT
 from bindscope.studies.binding_id.oracle import OracleEngine
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
-from bindscope.studies.binding_id.suite import run
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
-
-COLUMNS = [column.name for column in BINDING_ID_SCHEMA.columns]
-
-
-def table_of(engine: Any, *experiments: str, **task: Any) -> pd.DataFrame:
-    """The rows of an engine, as one model's in the table."""
-    options = {"rows": 120, "estimation_rows": 60} | task
-    scenes = ShapesTask(name="t", **options)  # type: ignore[arg-type]
-    suite = Suite(name="s", tasks=("t",), experiments=experiments, resamples=100)  # type: ignore[arg-type]
-    spec = {**suite.model_dump(mode="json"), "task": scenes.model_dump(mode="json")}
-    names = {"suite": "s", "task": "t", "model": "m", "origin": "oracle"}
-    rows = run(engine, None, spec).rows
-    return pd.DataFrame(labeled([{**names, **row} for row in rows]), columns=COLUMNS)
-
-
-def verdicts(table: pd.DataFrame) -> dict[str, str]:
-    return {
-        judgment.claim.name: judgment.verdict for judgment in judge(CLAIMS, claim_effects(table))
-    }
-
-
-def row_of(table: pd.DataFrame, condition: str, candidate: str = "expected") -> pd.Series[Any]:
-    rows = table[table["condition"].eq(condition) & table["candidate"].eq(candidate)]
-    (row,) = (line for _, line in rows[rows["query"].eq("all")].iterrows())
-    return row
 
 
 def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
@@ -196,14 +171,14 @@ def judged_colors(differences: Any) -> Any:
         "n_rows": len(differences),
         **test,
     }
-    table = pd.DataFrame([row]).reindex(columns=COLUMNS)
+    table = pd.DataFrame([row]).reindex(columns=BINDING_ID_SCHEMA.names)
     (judgment,) = judge(CLAIMS, claim_effects(table))
     return judgment
 
 
 @pytest.mark.parametrize(
     ("rise", "fall", "by"),
-    [(0.05, 0.0, 1.0), (0.0, 0.05, 1.0), (0.06, 0.01, 1.0), (0.1, 0.0, 0.5), (0.02, 0.12, 0.5)],
+    [(0.05, 0.0, 1.0), (0.0, 0.05, 1.0), (0.06, 0.01, 1.0), (0.1, 0.0, 0.5)],
 )
 def test_no_effect_claims_have_the_level_at_their_limit(
     rise: float, fall: float, by: float

@@ -14,18 +14,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from oracle_tables import rows_of
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.claims import judge
 from bindscope.studies.binding_id import config, experiments, figures, names
 from bindscope.studies.binding_id.claims import CLAIMS, carriers, claim_effects
-from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.result_view import best_row, draw, quotable
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
-from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.views import blinded
 from bindscope.tables.schema import table_of
 
@@ -44,7 +43,6 @@ RATES = Inputs(
         "binding_id": "resources/published/binding_id.csv",
     }
 )
-NAMES = {"suite": "s", "origin": "oracle", "spec_key": "0" * 8, "code_key": "0" * 8}
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +54,10 @@ def rows() -> list[dict[str, Any]]:
     }
     every = []
     for name, (options, chosen) in tasks.items():
-        task = ShapesTask(name=name, rows=24, estimation_rows=200, **options)
-        suite = Suite(name="s", tasks=(name,), experiments=tuple(chosen), resamples=20)
-        spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
+        task = {"rows": 24, "estimation_rows": 200, **options}
         for mechanism in ("slot", "color"):
-            about = {**NAMES, "task": name, "model": mechanism}
-            results = run(OracleEngine(mechanism), None, spec)  # type: ignore[arg-type]
-            every += [{**about, **row} for row in results.rows]
+            engine: Any = OracleEngine(mechanism)  # type: ignore[arg-type]
+            every += rows_of(engine, chosen, task, {"resamples": 20}, task=name, model=mechanism)
     return every
 
 

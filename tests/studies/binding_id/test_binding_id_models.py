@@ -244,10 +244,6 @@ BACKBONES = {
         {"model_type": "mistral", "sliding_window": 8},
         r"`sliding_window` is 8",
     ),
-    "another window": (
-        {"model_type": "starcoder2", "sliding_window": 8, "bos_token_id": 0, "eos_token_id": 0},
-        r"`sliding_window` is 8",
-    ),
     "interleaved": (
         {"model_type": "cohere", "eos_token_id": 0, "bos_token_id": 0},
         r"layer 0 rotates neighboring channels of its keys \(interleaved",
@@ -255,10 +251,6 @@ BACKBONES = {
     "a part of each key": (
         {"model_type": "phi", "bos_token_id": 0, "eos_token_id": 0},
         r"rotates 4 of the 8 channels of a key \(partial",
-    ),
-    "a quarter of each key": (
-        {"model_type": "stablelm"},
-        r"rotates 2 of the 8 channels of a key \(partial",
     ),
     "a layer without rotations": (
         {

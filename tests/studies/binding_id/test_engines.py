@@ -8,7 +8,6 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import tiny_vlms
-import torch
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import (
@@ -22,7 +21,6 @@ from bindscope.studies.binding_id.engine import (
     Tokens,
 )
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, question
-from bindscope.studies.binding_id.vlm.adapters import rotate_keys
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 
 TOLERANCE = 1e-5  # of log-probabilities in float32
@@ -160,18 +158,6 @@ def test_parts_inside_and_outside_are_the_whole():
         np.testing.assert_allclose(answers[:, 4:], answers[:, [3, 3]], atol=TOLERANCE)
 
 
-def test_a_replaced_token_is_one_to_which_the_difference_is_added():
-    """Tokens of another role too, in these contexts or in others."""
-    (engine, _), ((base, source), _), questions = setting("llava")
-    for group in GROUPS:
-        for context, state in (("base", base), ("source", source)):
-            difference = engine.residual(state, group, 1) - engine.residual(base, group, 0)
-            edits = (Replace(group, 0, by=1, context=context), Add(group, 0, difference))
-            todo = [Condition("", (edit,)) for edit in edits]
-            answers = engine.answers(base, source, todo, questions, ITEMS)
-            np.testing.assert_allclose(answers[:, 0], answers[:, 1], atol=10 * TOLERANCE)
-
-
 def test_a_basis_that_is_none_is_refused():
     (engine, _), ((base, source), _), questions = setting("llava")
     basis = bases(engine, base, "item", 0)
@@ -211,23 +197,7 @@ def test_a_context_replaced_as_a_whole_is_the_other_context():
     )
 
 
-@pytest.mark.parametrize("name", ["llava", "qwen", "qwen 2.5"])
-def test_turned_keys_are_those_of_other_positions(name):
-    """R(d) of a cached key is the key that the layer makes at positions moved by d."""
-    (engine, _), ((base, _), _), _ = setting(name)
-    adapter, hidden = engine.adapter, torch.randn(1, 4, engine.width)
-    parts = len(base.positions)
-    before = torch.arange(4 * parts).view(parts, 1, 4)
-    delta = torch.tensor([[5, -3, 0, 60], [1, 2, 3, 4], [0, 0, 9, -9]])[:parts, None]
-    keys = adapter.kv_from_residual(1, hidden, before)[0]
-    there = adapter.kv_from_residual(1, hidden, before + delta)[0]
-    rotary = adapter.rotary(1)
-    turned = rotate_keys(keys, delta, rotary)
-    torch.testing.assert_close(turned, there, atol=TOLERANCE, rtol=0)
-    torch.testing.assert_close(rotate_keys(turned, -delta, rotary), keys, atol=TOLERANCE, rtol=0)
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("llava", "qwen")])
+@pytest.mark.parametrize("name", ["llava anyres", "qwen 2.5"])
 def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace(name):
     (engine, _), ((base, source), _), questions = setting(name)
     todo = conditions(engine, base, 5)[:12]

@@ -9,15 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny_vlms
+from oracle_tables import rows_of
 
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id.claims import carriers
-from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracle import OracleEngine
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
-from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import question
 from bindscope.studies.binding_id.views import blinded
 from bindscope.tables.rows import rows_with
@@ -25,7 +24,6 @@ from bindscope.tables.schema import table_of
 
 N, SIDE, HEADS, ITEMS = 2, 32, 4, np.array([[0, 1, 2], [3, 2, 1]])
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
-NAMES = {"suite": "s", "task": "t", "origin": "oracle", "spec_key": "0" * 8, "code_key": "0" * 8}
 
 
 @lru_cache
@@ -72,25 +70,21 @@ def test_all_heads_are_the_layer_and_none_is_nothing(family: str, attention: str
 @pytest.fixture(scope="module")
 def table() -> pd.DataFrame:
     """The experiment on three mechanisms; of one of them on a single layer."""
-    task = ShapesTask(name="t", rows=40)
     rows: list[dict[str, Any]] = []
     for mechanism, layers in (("slot", ()), ("gather", (3,)), ("none", ())):
-        suite = Suite(
-            name="s",
-            tasks=("t",),
-            oracles=("o",),
-            experiments=("heads", "knockout"),
-            resamples=50,
-            head_layers=layers,
+        both = rows_of(
+            OracleEngine(mechanism),  # type: ignore[arg-type]
+            ["heads", "knockout"],
+            {"rows": 40},
+            {"resamples": 50, "head_layers": layers},
+            model=mechanism,
         )
-        spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-        results = run(OracleEngine(mechanism), None, spec)  # type: ignore[arg-type]
-        heads = [row for row in results.rows if row["experiment"] == "heads"]
-        rows += [{**NAMES, "model": mechanism, **row} for row in heads]
+        heads = [row for row in both if row["experiment"] == "heads"]
+        rows += heads
         # All heads of all layers are experiment `knockout`.
         whole = {
             row["groups"]: row.get("change")
-            for row in results.rows
+            for row in both
             if row["experiment"] == "knockout" and row["variant"] == "question"
         }
         assert heads[0]["how"] == "none"

@@ -23,13 +23,12 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError, ModelError
 from bindscope.core.graph import Graph, Product
-from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.engine import Add
 from bindscope.studies.binding_id.estimates import Sums, read
 from bindscope.studies.binding_id.experiments import mean
-from bindscope.studies.binding_id.plans import Batch, Plan
+from bindscope.studies.binding_id.plans import Batch
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_judged
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
@@ -330,39 +329,6 @@ def test_items_of_several_tokens_are_named_before_weights_are_read(tmp_path: Pat
     (folder / "model.safetensors").write_bytes(b"not read")
     with pytest.raises(InputError, match="the answer ' Q': it is 2 tokens"):
         loaded(folder)
-
-
-def test_a_failed_experiment_leaves_the_others(
-    hub: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is done is there, and what failed goes on after the batches that it had answered."""
-    graph = graph_of(hub["qwen2_vl"], experiments=["factorizability", "knockout"], batch_size=1)
-    first, second = graph.select("binding_id_interventions")
-    expected = tmp_path / "undisturbed"
-    for job in (first, second):
-        script(job.rule).main(job_by_hand(job, expected))
-    script(first.rule).main(job_by_hand(first, tmp_path))
-
-    whole, calls = Plan.answered, []
-
-    def counted(self: Plan, *arguments: Any) -> Any:
-        calls.append(self)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return whole(self, *arguments)
-
-    monkeypatch.setattr(Plan, "answered", counted)
-    monkeypatch.setattr(checkpoint, "WORTH_S", 0.0)
-    with pytest.raises(KeyboardInterrupt):
-        script(second.rule).main(job_by_hand(second, tmp_path))
-    assert list(tmp_path.rglob("*.checkpoint"))
-    assert (tmp_path / first.path()).is_file()
-    script(second.rule).main(job_by_hand(second, tmp_path))
-    assert len(calls) == 4  # two batches, one that was cut off, and that one again
-    assert not list(tmp_path.rglob("*.checkpoint"))
-    for output in ("rows", "answers"):
-        there, undisturbed = (root / second.path(output) for root in (tmp_path, expected))
-        assert there.read_bytes() == undisturbed.read_bytes()
 
 
 def test_vectors_are_resolved_batch_by_batch_and_not_repeated(

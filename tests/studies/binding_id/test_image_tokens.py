@@ -25,7 +25,7 @@ from bindscope.studies.binding_id.vlm.loading import adapt
 PINPOINTS = [[384 * a, 384 * b] for a in range(1, 7) for b in range(1, 7)]
 SIZES = [(384, 384), (400, 300), (2500, 900)]
 PAPER = llava_views((384, 384), 384, 14, PINPOINTS, 9)
-BOXES = np.array([[85, 42, 149, 107], [280, 84, 346, 152]])
+BOXES = np.array(LAYOUTS["pair"].regions)  # of the released images
 
 
 def cells(view, role, pad=0):

@@ -106,15 +106,3 @@ def test_further_bodies_by_their_volume_and_slope(shape: str, volume: float) -> 
     assert (distance < 0).mean() * 8 == pytest.approx(volume, rel=0.02)
     for axis in range(3):
         assert np.abs(np.diff(distance, axis=axis)).max() <= 1 / 32 + 1e-12
-
-
-PATCH = 14  # of SigLIP at 384 px
-
-
-def test_the_papers_boxes_are_its_cells() -> None:
-    """Rows 3 to 7 and columns 6 to 10 on the left, 6 to 10 and 20 to 24 on the right."""
-    cells = [
-        (top // PATCH, (bottom - 1) // PATCH, left // PATCH, (right - 1) // PATCH)
-        for left, top, right, bottom in LAYOUTS["pair"].regions
-    ]
-    assert cells == [(3, 7, 6, 10), (6, 10, 20, 24)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from test_binding_id_claims import row_of, table_of, verdicts
+from oracle_tables import as_table, row_of, rows_of, table_of, verdicts
 
 from bindscope.config.loading import load_config, load_file
 from bindscope.core.errors import ConfigError
@@ -22,8 +22,6 @@ from bindscope.studies.binding_id.published_figures import (
     binding_id_log_probabilities,
     binding_id_position_log_probabilities,
 )
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
-from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.images import LayoutImages
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import (
@@ -43,10 +41,8 @@ def released() -> pd.DataFrame:
     """Rows of the preset's suite on an oracle that answers by order, few of them."""
     content = load_file(PRESET).model_dump(mode="json")["studies"]["binding_id"]
     (suite,), (task,) = content["suites"], content["tasks"]
-    spec = {**suite, "resamples": 20, "task": {**task, "rows": 20}}
-    names = {"suite": "released", "task": "as-published", "model": "m", "origin": "oracle"}
-    rows = [{**names, **row} for row in run(OracleEngine("order"), None, spec).rows]
-    return pd.DataFrame(labeled(rows), columns=BINDING_ID_SCHEMA.names)
+    few = {**suite, "resamples": 20}
+    return as_table(rows_of(OracleEngine("order"), suite["experiments"], {**task, "rows": 20}, few))
 
 
 def test_the_preset_has_the_released_numbers() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from test_binding_id_claims import table_of
+from oracle_tables import table_of
 
 from bindscope.studies.binding_id import cost
 from bindscope.studies.binding_id.config import Suite

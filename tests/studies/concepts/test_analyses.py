@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from drawing import reason
 from planted_analyses import alone, graph_of, pairs, run, table
 
@@ -76,14 +75,6 @@ SECTION: dict[str, Any] = {
         },
     ],
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -129,8 +129,6 @@ def test_products_of_all_predict_unseen_objects_of_their_encoder():
 @pytest.mark.parametrize(
     "options",
     [
-        {"kind": "additive"},
-        {"kind": "per_object", "starts": 2},
         {"kind": "global", "starts": 2},
         {"kind": "mlp", "widths": (64,), "steps": 300},
     ],

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 import yaml
 from drawing import reason
 from jobs_by_hand import ROOT, job_by_hand, script
@@ -30,17 +29,11 @@ pytestmark = pytest.mark.slow
 AT_THE_FLOOR = 0.03  # above it, at most
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def default_graph() -> Graph:
-    """The default configuration's products."""
+    """The default configuration's products, of one seed."""
     config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    for encoder in config["studies"]["concepts"]["dual_encoders"]:
+        encoder["seeds"] = [0]
     return build(Config.model_validate(config))
 
 

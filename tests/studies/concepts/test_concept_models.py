@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cases import Case
-from cases_concepts import CASES
 from drawing import reason
 from sample_tables import words
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.claims import judge
 from bindscope.studies.concepts import claims
-from bindscope.studies.concepts.claims import CLAIMS, FOLLOWS
+from bindscope.studies.concepts.claims import CLAIMS
 from bindscope.studies.concepts.figures import concept_models
 from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
@@ -135,16 +133,6 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.
     assert np.isnan(of_products["correlation_low"])
     constant = correlated(by_rule.assign(measure=0.5), "all")
     assert constant["correlation"].isna().all()  # the same in all
-
-
-@pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if FOLLOWS.name in (*case.genuine, *case.impostor)],
-    ids=lambda case: case.name,
-)
-def test_what_moves_all_encoders_of_a_kind_is_no_correlation(case: Case) -> None:
-    for judgment in judge(CLAIMS, case.effects(0)):
-        assert (judgment.verdict == "holds") == bool(case.genuine)
 
 
 def test_a_correlation_that_its_resamples_hardly_reach_is_judged_all_the_same(

@@ -43,14 +43,6 @@ OPTIONS: dict[str, dict[str, int]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def entry(kind: str = "product", **fields: Any) -> DualEncoders:
     """Return an entry of the configuration with small values."""
     content = {

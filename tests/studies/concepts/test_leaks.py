@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import cases_concepts as cases
 import numpy as np
 import pytest
@@ -175,14 +172,3 @@ def test_no_scenes_have_no_slots() -> None:
         }
     )
     assert slots_of(dataset, "train", 0, np.zeros((0, 12), np.uint8)).shape == (0, 2)
-
-
-Case = Callable[[Scenes, int], np.ndarray]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
-def test_every_case_measures_its_claims(case: cases.Case) -> None:
-    measured = {effect.claim for effect in case.effects(0)}
-    assert set(case.genuine) | set(case.impostor) <= measured
-    assert replace(case, name="x").effects is case.effects

@@ -31,14 +31,6 @@ FRAME = object_table(ALL.slots, SIZES).rename(columns={"type0": "color", "type1"
 RECOGNITION = ["recognition"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     section = {
         "planted": [{"name": "lookup", "kind": "lookup", "dim": 48}],

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from clip_checkpoint import model, write_clip
 from planted_analyses import run, table
 
@@ -49,8 +48,6 @@ def dataset(name: str, space: dict[str, Any], counts: tuple[int, int, int]) -> d
 @pytest.fixture(scope="module")
 def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     """The table of a CLIP of random weights, both of its towers."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     analysis = {
         "name": "towers",
         "datasets": ["pairs"],
@@ -75,7 +72,6 @@ def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataF
     )
     out = tmp_path_factory.mktemp("towers")
     run(graph, out, *MADE, "concept_geometry")
-    torch.set_num_threads(before)
     shapes = {
         open_store(out / product.path()).read("test").shape for product in graph.select("joint")
     }

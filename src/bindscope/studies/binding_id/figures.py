@@ -74,8 +74,7 @@ def binding_id(table: pd.DataFrame) -> Figure:
         image = _answers(axes, condition_rows, axes in grid.left, axes in grid.bottom)
     grid.label(y=[name.replace(" (", "\n(") for name in names], fontsize=7)
     share_bar(grid.figure, image, list(grid.panels.values()), set(rows["n_rows"]))
-    if note:
-        note_above(grid.figure, note)
+    note_above(grid.figure, note)
     return grid.figure
 
 
@@ -157,8 +156,7 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     _numbers(canvas.add_subplot(grid[:, 0]), *first)
     for i, panel in enumerate(others):
         _numbers(canvas.add_subplot(grid[i, 1]), *panel)
-    if note:
-        note_above(canvas, note)
+    note_above(canvas, note)
     return canvas
 
 
@@ -211,8 +209,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
             axes.set_title(f"{GROUPS[group]} hidden: lead lost", fontsize=7)
     words = [name.replace(" (", "\n(") for name in names]
     grid.label(y=words, rotation=0, ha="right", va="center", fontsize=6.5)
-    if note:
-        note_above(grid.figure, note)
+    note_above(grid.figure, note)
     return grid.figure
 
 
@@ -367,8 +364,7 @@ def binding_id_subspaces(table: pd.DataFrame) -> Figure:
     grid.label("dimensions", "% of answers predicted by slot", fontsize=7.5)
     ways = {_WORDS[way]: {"color": "#444444", "marker": "o", **_WAYS[way]} for way in _WAYS}
     grid.legend(look, *handles(ways), per_row=3)
-    if note:
-        note_above(grid.figure, note)
+    note_above(grid.figure, note)
     return grid.figure
 
 

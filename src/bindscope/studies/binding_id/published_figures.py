@@ -67,8 +67,7 @@ def binding_id_log_probabilities(table: pd.DataFrame) -> Figure:
         axes.set_title(MAPS[groups, roles].replace("\n", " "), fontsize=7, fontweight="normal")
         if axes in grid.left:
             axes.set_ylabel(name.replace(" (", "\n("), fontsize=7)
-    if note:
-        note_above(grid.figure, note)
+    note_above(grid.figure, note)
     return grid.figure
 
 
@@ -97,6 +96,5 @@ def binding_id_position_log_probabilities(table: pd.DataFrame) -> Figure:
         axes.set_xlabel(unit, fontsize=7.5)
     labels = [f"{name}\nlog-probability, nats".replace(" (", "\n(") for name in names]
     grid.label(y=labels, fontsize=7)
-    if note:
-        note_above(grid.figure, note)
+    note_above(grid.figure, note)
     return grid.legend(_CURVES, per_row=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.figures import FEWEST_POINTS
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
-from bindscope.studies.concepts.config import ConceptSection, problems
+from bindscope.studies.concepts.config import Analysis, ConceptSection, problems
 from bindscope.studies.concepts.products import STEPS, add_products
 from bindscope.studies.concepts.registry import EMBEDDING_NAME, VECTORS
 
@@ -25,36 +26,29 @@ def _table(graph: Graph, shared: Shared, section: ConceptSection) -> Request | N
     return Request({"rows": rows}) if rows else None
 
 
-def _measured_by(step: str, **wildcards: str) -> Any:
-    """Request the table for a figure of what a step measured."""
+def _measured_by(
+    step: str, shows: Callable[[Analysis], bool] | None = None, **wildcards: str
+) -> Any:
+    """Request the table for a figure of what a step measured, if it `shows` some analysis."""
 
     def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
         some = graph.select(step, **wildcards)
-        return Request({"table": graph.select("table", table="concepts")}) if some else None
+        if not some or (shows and not any(map(shows, section.analyses))):
+            return None
+        return Request({"table": graph.select("table", table="concepts")})
 
     return request
 
 
+def _has_strengths(entry: Analysis) -> bool:
+    return len(entry.strengths) >= FEWEST_POINTS
+
+
+def _has_coverages(entry: Analysis) -> bool:
+    return entry.complexity is not None and len(entry.complexity.coverages) >= FEWEST_POINTS
+
+
 _DUAL = _measured_by("binding_complexity", vectors="dual")
-
-
-def _edits(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    several = any(len(entry.strengths) >= FEWEST_POINTS for entry in section.analyses)
-    request: Request | None = _measured_by("concept_geometry")(graph, shared, section)
-    return request if several else None
-
-
-def _whole_edits(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    edited = any(1.0 in entry.strengths for entry in section.analyses)
-    request: Request | None = _measured_by("concept_geometry")(graph, shared, section)
-    return request if edited else None
-
-
-def _coverages(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    approximated = [entry.complexity for entry in section.analyses if entry.complexity]
-    several = any(len(entry.coverages) >= FEWEST_POINTS for entry in approximated)
-    request: Request | None = _measured_by("binding_complexity")(graph, shared, section)
-    return request if several else None
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -134,7 +128,7 @@ STUDY = Study(
             "objects' vectors: the real scene is retrieved first (left), probes decode the new "
             "values (middle), the probe decodes the new pair (right). Gray tick: counting values"
             "{published|; star: published}. Percent of edits; no intervals are drawn.",
-            _whole_edits,
+            _measured_by("concept_geometry", lambda entry: 1.0 in entry.strengths),
             _PUBLISHED,
         ),
         _figure(
@@ -145,7 +139,7 @@ STUDY = Study(
             "middle: probes decode the new values; right: the probe decodes the new pair. Dotted: "
             "counting values. Percent of edits; no intervals are drawn. An edit works if all "
             "three rise.",
-            _edits,
+            _measured_by("concept_geometry", _has_strengths),
         ),
         _figure(
             "figures:binding_complexity",
@@ -155,7 +149,7 @@ STUDY = Study(
             "Bands: 95 % intervals over objects. Dotted: counting values only. A line above the "
             "dotted one generalizes the pairing to new objects.{published| Stars: published "
             "bounds.}",
-            _coverages,
+            _measured_by("binding_complexity", _has_coverages),
             _PUBLISHED,
         ),
         _figure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
@@ -55,12 +55,12 @@ class Together(ConfigModel):
     )
 
 
-def _read_for_bits(section: Any) -> LayerPairs:
-    """Datasets and models of which study one has rows to join."""
+def _read_for_bits(section: Any, tokens: Iterable[str] = TOKENS) -> LayerPairs:
+    """Datasets and models of which study one has rows to join, of some tokens."""
     return {
         (dataset, model)
         for block in section.fits
-        if set(TOKENS) & set(block.tokens) and "none" in block.controls
+        if set(tokens) & set(block.tokens) and "none" in block.controls
         for dataset in block.datasets
         for model in block.models
     }
@@ -121,13 +121,7 @@ def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]
             yield f"{where}: the study {name!r} takes no part, and its table is joined here"
     if reader is None or asker is None:
         return
-    read = {
-        (dataset, model)
-        for block in reader.fits
-        if "patches" in block.tokens and "none" in block.controls
-        for dataset in block.datasets
-        for model in block.models
-    }
+    read = _read_for_bits(reader, ["patches"])
     suites = {
         (task, toy)
         for suite in asker.suites
