@@ -10,7 +10,7 @@ import pytest
 from zoo_tables import CONFIG, GROUPS, parts_row, parts_table, zoo_rows
 
 from bindscope.statistics.claims import TRAINING_SEEDS, Effect, judge
-from bindscope.studies.binding_information import headline, sentences
+from bindscope.studies.binding_information import sentences
 from bindscope.studies.binding_information.claims import (
     BINDS,
     CLAIMS,
@@ -138,8 +138,8 @@ def test_baselines_are_not_among_the_models(table: pd.DataFrame) -> None:
 
 def test_sentences_rank_models_only_and_name_baselines_as_such(table: pd.DataFrame) -> None:
     about = gather(table, CONFIG)
-    numbers = [number.label for number in headline.key_numbers(about)]
-    for text in (*headline.lead(about), *numbers, *sentences.caveats(about)):
+    numbers = [number.label for number in sentences.key_numbers(about)]
+    for text in (*sentences.lead(about), *numbers, *sentences.caveats(about)):
         assert "pixels" not in text
         assert "color" not in text.replace("which color belongs to which shape", "")
     first = sentences.findings(about)[0]

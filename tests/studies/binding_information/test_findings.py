@@ -19,7 +19,7 @@ from zoo_tables import CONFIG as ZOO
 from zoo_tables import OBJECTIVES, parts_row, parts_table, zoo_rows, zoo_table
 
 from bindscope.statistics.means import mean_interval, welch_interval
-from bindscope.studies.binding_information import headline, sentences, trust
+from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.quantities import BEYOND, EVIDENCE, PAIRING
 from bindscope.studies.binding_information.sentences import gather, probe_words
@@ -55,8 +55,8 @@ def about(table, config=ZOO):
 def all_sentences(table, config=ZOO):
     """Return every sentence that quotes, with plain spaces."""
     facts = about(table, config)
-    numbers = [f"{n.value} {n.unit} {n.label}" for n in headline.key_numbers(facts)]
-    texts = [*headline.lead(facts), *numbers, text_of(sentences.findings(facts))]
+    numbers = [f"{n.value} {n.unit} {n.label}" for n in sentences.key_numbers(facts)]
+    texts = [*sentences.lead(facts), *numbers, text_of(sentences.findings(facts))]
     return [text.replace("\u00a0", " ") for text in texts]
 
 
@@ -77,7 +77,7 @@ def test_the_lead_compares_what_differs_in_the_pairing_alone_with_the_verdict():
     assert re.search(
         r"Of 15 comparisons over training seeds, \d are significant: captions over", others
     )
-    assert patches.startswith("From the patch tokens, a set probe decodes ≥ ")
+    assert patches.startswith("Bits of pairing decoded from the patch tokens by a set probe: ≥ ")
 
 
 def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_control():
@@ -87,14 +87,14 @@ def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_contro
         if row["model"].rpartition("-")[0] in ("objects", "features", "none")
     ]
     facts = about(make_table(apart))
-    lead, others = (text.replace("\u00a0", " ") for text in headline.lead(facts)[:2])
+    lead, others = (text.replace("\u00a0", " ") for text in sentences.lead(facts)[:2])
     assert "from 3 vision transformers not trained (none), and ≥ 1.60 from" in lead
     assert "significantly more (p < 0.001, over training seeds)" in lead
     assert "objects" not in lead.replace("classify the objects", "")
     assert others.startswith("Positive control, trained to predict the objects linearly from")
     compared = {name for pair in judged(facts, MORE) for name in pair.effect.about[3:]}
     assert compared == {"features", "none"}
-    numbers = headline.key_numbers(facts)
+    numbers = sentences.key_numbers(facts)
     assert "; against features: significantly more (p < 0.001" in numbers[2].label.replace(
         "\u00a0", " "
     )
@@ -106,14 +106,14 @@ def test_the_headline_says_more_only_by_a_verdict_and_never_of_a_positive_contro
         row | {PAIRING.value: 3.0 + int(row["model"][-1]) - 0.1 * row["model"].startswith("none")}
         for row in apart
     ]
-    lead = headline.lead(about(make_table(equal)))[0]
+    lead = sentences.lead(about(make_table(equal)))[0]
     assert "no significant difference" in lead
     assert "significantly" not in lead
 
 
 def test_of_positive_controls_only_the_lead_says_what_is_decoded_from_what():
     rows = [row for row in zoo_rows() if row["model"].startswith("objects")]
-    texts = [text.replace("\u00a0", " ") for text in headline.lead(about(make_table(rows)))]
+    texts = [text.replace("\u00a0", " ") for text in sentences.lead(about(make_table(rows)))]
     control = "positive control, trained to predict the objects linearly from [CLS]: ≥ 9.4"
     begin = "Bits of pairing decoded from the [CLS] token by a linear probe: "
     assert texts[0].startswith(begin + control)
@@ -155,7 +155,7 @@ def test_models_of_a_group_are_compared_with_the_probes_that_all_of_them_have():
     assert quoted.loc["features", PAIRING.value] == pytest.approx(np.mean(each))
     assert set(quoted["fitted"]) == {"linear"}
     assert probe_words(facts.quoted) == "a linear probe"
-    assert "best" not in " ".join(headline.lead(facts))
+    assert "best" not in " ".join(sentences.lead(facts))
     alone = about(make_table([row for row in [*rows, second] if row["model"] == "features-0"]))
     assert probe_words(alone.quoted) == "the best of a linear probe and a quadratic probe"
     assert alone.quoted.rows[PAIRING.value].item() == pytest.approx(richer[PAIRING.value])
@@ -435,13 +435,13 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[1].startswith("No value of this run is comparable")
     facts = about(zoo_table())
-    (here,) = headline.counts_reach(facts)
+    (here,) = sentences.counts_reach(facts)
     assert section(chapter_of(zoo_table(), ZOO), "published").paragraphs[1] == here
     here = here.replace("\u00a0", " ")
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
     assert here.startswith(
-        "In scenes of counting, counts alone reach 59 % of B*. From the [CLS] "
-        "token, a linear probe decodes ≥ "
+        "In scenes of counting, counts alone reach 59 % of B*. Decoded from the [CLS] token by a "
+        "linear probe: ≥ "
     )
     rows = facts.quoted.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
@@ -460,9 +460,9 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
 def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
     table = parts_table([row | {"flags": "diverged"} for row in SMALL])
     facts = about(table)
-    assert headline.lead(facts) == ()
-    assert headline.key_numbers(facts) == []
-    assert headline.counts_reach(facts) == []
+    assert sentences.lead(facts) == ()
+    assert sentences.key_numbers(facts) == []
+    assert sentences.counts_reach(facts) == []
     text = text_of(sentences.findings(facts))
     assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
     assert "≥" not in text
@@ -481,4 +481,4 @@ def test_counts_that_are_not_told_apart_are_said_to_be_together():
     text = text_of(sentences.findings(facts))
     assert "≥ 5.00 from the [CLS] token" in text
     assert "Counts and pairing are not separated here" in text
-    assert "19.27 bits of counts and pairing" in headline.lead(facts)[0]
+    assert "19.27 bits of counts and pairing" in sentences.lead(facts)[0]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.report.claims import claims_section, read_rates
-from bindscope.studies.binding_information import headline, sentences, trust
+from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.names import FORMULA
 from bindscope.studies.binding_information.published import (
     beside,
@@ -23,7 +23,7 @@ from bindscope.studies.binding_information.published import (
 )
 from bindscope.studies.binding_information.sentences import gather, listed
 from bindscope.tables.flags import flag_list
-from bindscope.tables.numbers import number
+from bindscope.tables.numbers import number, percent
 
 _STUDY = "binding_information"
 LABELS = ("dataset", "model", "layer", "tokens", "probe", "control")
@@ -93,12 +93,12 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     about = gather(table, config)
     introduction = inputs.resources["binding_information_introduction"]
     return Chapter(
-        lead=headline.lead(about),
+        lead=sentences.lead(about),
         headline=("parts",),
         caveats=sentences.caveats(about),
         introduction=Markup(Path(introduction).read_text(encoding="utf-8")),
         warnings=tuple(trust.warnings(table)),
-        key_numbers=tuple(headline.key_numbers(about)),
+        key_numbers=tuple(sentences.key_numbers(about)),
         findings=tuple(sentences.findings(about)),
         notes=tuple(sentences.seed_note(about)) if about.datasets else (_UNMEASURED,),
         sections=(
@@ -113,7 +113,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                 figures=("calibration",),
             ),
             claims_section(about.judgments, read_rates(inputs.resources["claims"]), _STUDY),
-            _published(table, inputs, headline.counts_reach(about)),
+            _published(table, inputs, sentences.counts_reach(about)),
             Section("rows", "All measurements", _ABOUT_ROWS, tables=(_rows(table),)),
         ),
         provenance=(_keys(table),) if len(table) else (),
@@ -169,9 +169,9 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
 def _histogram_words(histograms: pd.DataFrame, cues: pd.DataFrame) -> str:
     """Say what counts, and colors without place, reach on the paper's data sets."""
     counted = histograms[histograms["share"].notna()].to_dict("records")
-    each = [f"{number(100 * row['share'], '.0f')}\u00a0% on {row['dataset']}" for row in counted]
+    each = [f"{percent(row['share'])} on {row['dataset']}" for row in counted]
     exact = cues[cues["probe"] == "exact"].to_dict("records")
-    colors = [f"{number(100 * row['share'], '.1f')}\u00a0% on {row['dataset']}" for row in exact]
+    colors = [f"{number(row['share'], '.1%')} on {row['dataset']}" for row in exact]
     return (
         "B*, the binding information of the binding problem paper, is counts and pairing together. "
         "A representation of the counts alone, without the pairing, reaches exactly beta* = "

@@ -36,13 +36,11 @@ def calibration(table: pd.DataFrame) -> list[str]:
             f"In {int(above.sum())} of them a lower bound is above the truth by more than "
             f"{STANDARD_ERRORS:g} standard errors; the warnings list them (above_truth)."
         )
-    elif worst > 0:
+    else:
         text += (
             f"No lower bound is above the truth by more than {STANDARD_ERRORS:g} standard errors; "
-            f"the largest excess is {number(worst)} bits."
+            f"the largest difference is {number(worst)} bits."
         )
-    else:
-        text += f"No lower bound is above the truth; the closest is {number(-worst)} bits below it."
     paragraphs = [text]
     if len(excess):
         most, least = (number(float(end)) for end in (excess.max(), -excess.min()))
@@ -56,19 +54,18 @@ def calibration(table: pd.DataFrame) -> list[str]:
 
 def warnings(table: pd.DataFrame) -> list[Warned]:
     """List rows that failed, and each flag with the rows that carry it unexpectedly."""
-    sentences = []
-    for status, meaning in STATUSES.items():
-        rows = table[(table["status"] == status) & (status != "ok")]
-        if len(rows):
-            lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
-            sentences.append(Warned(f"{status}: {meaning}", tuple(lines)))
-    table = table[~_is_expected(table)]
-    for flag, words in FLAGS.items():
-        rows = table[has_flag(table, flag)]
-        if len(rows):
-            lines = [row_name(row) for row in rows.to_dict("records")]
-            sentences.append(Warned(f"{flag}: {words}", tuple(lines)))
-    return sentences
+    unexpected = table[~_is_expected(table)]
+    parts = {
+        f"{status}: {meaning}": table[table["status"] == status]
+        for status, meaning in STATUSES.items()
+        if status != "ok"
+    }
+    parts |= {f"{f}: {words}": unexpected[has_flag(unexpected, f)] for f, words in FLAGS.items()}
+    return [
+        Warned(what, tuple(map(_row_name, rows.to_dict("records"))))
+        for what, rows in parts.items()
+        if len(rows)
+    ]
 
 
 def _is_expected(table: pd.DataFrame) -> pd.Series[bool]:
@@ -108,10 +105,11 @@ def controls(table: pd.DataFrame) -> list[str]:
     return [text]
 
 
-def row_name(row: TableRow) -> str:
-    """Name a row by its labels."""
+def _row_name(row: TableRow) -> str:
+    """Name a row by its labels, with the reason why numbers of it are missing."""
     control = "" if row["control"] == "none" else f", {row['control']}"
+    reason = "" if row["status"] == "ok" else f": {row['reason']}"
     return (
         f"{row['dataset']}, {row['model']}, layer {row['layer']}, {row['tokens']}, "
-        f"{row['probe']}, seed {row['seed']}{control}"
+        f"{row['probe']}, seed {row['seed']}{control}{reason}"
     )
