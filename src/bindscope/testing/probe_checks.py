@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import count
 from math import log, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -93,18 +95,20 @@ def planted_bits(
     k = prod(sizes)
     mix = rng.normal(size=(k, dim))
     splits = {}
-    for name, count in zip(("train", "val", "test"), n, strict=True):
-        objects = (rng.random((count, k)) < RATE).astype(np.uint8)
+    for name, n_scenes in zip(("train", "val", "test"), n, strict=True):
+        objects = (rng.random((n_scenes, k)) < RATE).astype(np.uint8)
         features = feature_code(objects, sizes)
-        z: Any = ((objects - 0.5) @ mix + noise * rng.normal(size=(count, dim))).astype(np.float32)
+        z: Any = ((objects - 0.5) @ mix + noise * rng.normal(size=(n_scenes, dim))).astype(
+            np.float32
+        )
         allowed = cells_within(features, sizes)
         anchors = {
-            "object": np.full((count, k), PRIOR_LOG_ODDS, np.float32),
+            "object": np.full((n_scenes, k), PRIOR_LOG_ODDS, np.float32),
             "feature": np.zeros(features.shape, np.float32),
             "object_given_feature": np.where(allowed, PRIOR_LOG_ODDS, -30).astype(np.float32),
         }
         if tokens:
-            patches = rng.normal(size=(count, tokens, dim)).astype(np.float32) * noise
+            patches = rng.normal(size=(n_scenes, tokens, dim)).astype(np.float32) * noise
             patches[:, : min(k, tokens)] += (objects[:, :tokens, None] - 0.5) * mix[:tokens]
             z = ArrayPatches(patches.astype(np.float16), z if cls else None)
         splits[name] = SplitData(z, objects, features, anchors)
@@ -281,42 +285,29 @@ class _StoppedError(Exception):
     """The fit of `_check_resume` is stopped."""
 
 
-class _Dying(Checkpoints):
-    """Checkpoints that keep every state of a fit, which dies after some of them."""
-
-    written = 0
-
-    def take(self) -> Checkpoint:
-        """Return the checkpoint of the next part."""
-        checkpoint = super().take()
-        return _DyingCheckpoint(checkpoint.path, checkpoint.key, taken_from=self)
-
-
-@dataclass(frozen=True)
-class _DyingCheckpoint(Checkpoint):
-    taken_from: _Dying = field(kw_only=True)
-
-    def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        super().write(tensors, record)
-        self.taken_from.written += 1
-        if self.taken_from.written == STOPPED_AT:
-            raise _StoppedError
-
-
 def _check_resume(probe: ProbeOptions) -> None:
     """A descent that is stopped and resumed ends in the same bits as one that is not."""
     data = planted_bits((48, 16, 16), tokens=14 if probe.patches else 0)
-    whole = fit(_alone(probe), data, [0])
+    (whole,) = fit(_alone(probe), data, [0])
+    numbers, write = count(1), Checkpoint.write
+
+    def write_and_stop(self: Checkpoint, tensors: dict[str, Tensor], record: Any) -> None:
+        write(self, tensors, record)
+        if next(numbers) == STOPPED_AT:
+            raise _StoppedError
+
+    stopped = False
     with TemporaryDirectory() as folder:
-        output = Path(folder) / "fit"
-        stopped = False
-        try:
-            fit(_alone(probe), data, [0], _Dying(output, "check"))
-        except _StoppedError:
-            stopped = True
-        resumed = fit(_alone(probe), data, [0], Checkpoints(output, "check"))
+        checkpoints = Checkpoints(Path(folder) / "fit", "check")
+        every = {"write": write_and_stop, "is_due": lambda *_, **__: True}
+        with patch.multiple(Checkpoint, **every):
+            try:
+                fit(_alone(probe), data, [0], checkpoints)
+            except _StoppedError:
+                stopped = True
+        (resumed,) = fit(_alone(probe), data, [0], Checkpoints(checkpoints.output, "check"))
     _require(
-        stopped and _equal(whole[0], resumed[0]),
+        stopped and _equal(whole, resumed),
         "a fit that is resumed ends in the same bits: all state is parameters and buffers",
     )
 
