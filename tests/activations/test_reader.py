@@ -17,7 +17,6 @@ from bindscope.core.errors import ModelError, StoreError
 from bindscope.core.files import write_json
 from bindscope.core.store.verify import verify_listing
 from bindscope.models.base import TokenMap
-from bindscope.studies.binding_information.probes.data import PatchSource
 
 N = {split: count * SHARD for split, count in SPLITS.items()}
 
@@ -79,7 +78,6 @@ def test_patches_across_shards(patches):
     activations, model = Activations(index), TinyModel()
     for split in SPLITS:
         reader, tokens = activations.patches(split), model.tokens(data[split], 2)
-        assert isinstance(reader, PatchSource)
         assert reader.shape == (N[split], 6, 5)
         whole = reader.read(0, N[split])
         assert whole.dtype == reader.dtype == np.float32

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import all_parts
 from bindscope.studies.binding_information.probes.batches import Labels
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
+from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.registry import FAMILIES as REGISTRY
 from bindscope.studies.binding_information.registry import options_of
 from bindscope.testing.probe_checks import PRIOR_LOG_ODDS
@@ -37,8 +37,7 @@ def null(data):
         z = np.zeros((split.n_scenes, 1), np.float32)
         if not data.patches:
             return replace(split, z=z)
-        cls = None if split.z.cls() is None else z
-        return replace(split, z=ArrayPatches(z[:, None], cls))
+        return replace(split, z=z[:, None], cls=None if split.cls is None else z)
 
     return ProbeData(*map(zeros, data.splits.values()), sizes=data.sizes)
 

@@ -24,7 +24,7 @@ from bindscope.studies.binding_information.families import (
     LinearProbe,
     QuadraticProbe,
 )
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 
 pytestmark = pytest.mark.slow
@@ -75,9 +75,10 @@ def probe_data(encoder, seed, tokens="cls"):
         z = {
             "cls": lambda a=arrays: a["cls"],
             "mean": lambda a=arrays: a["patches"].mean(axis=1),
-            "patches": lambda a=arrays: ArrayPatches(a["patches"], a["cls"]),
+            "patches": lambda a=arrays: a["patches"],
         }[tokens]()
-        splits[split] = SplitData(z, objects, features, prior)
+        cls = arrays["cls"] if tokens == "patches" else None
+        splits[split] = SplitData(z, objects, features, prior, cls=cls)
     return ProbeData(**splits, sizes=(6, 6))
 
 

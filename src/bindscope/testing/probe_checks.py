@@ -23,7 +23,7 @@ from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.probes.base import FitResult, Heads, Target, all_parts
 from bindscope.studies.binding_information.probes.batches import Labelled
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.module import (
     Family,
@@ -107,11 +107,12 @@ def planted_bits(
             "feature": np.zeros(features.shape, np.float32),
             "object_given_feature": np.where(allowed, PRIOR_LOG_ODDS, -30).astype(np.float32),
         }
+        cls_tokens = None
         if tokens:
             patches = rng.normal(size=(n_scenes, tokens, dim)).astype(np.float32) * noise
             patches[:, : min(k, tokens)] += (objects[:, :tokens, None] - 0.5) * mix[:tokens]
-            z = ArrayPatches(patches.astype(np.float16), z if cls else None)
-        splits[name] = SplitData(z, objects, features, anchors)
+            cls_tokens, z = z if cls else None, patches.astype(np.float16)
+        splits[name] = SplitData(z, objects, features, anchors, cls=cls_tokens)
     return ProbeData(**splits, sizes=sizes)
 
 
@@ -299,7 +300,7 @@ def _check_resume(probe: ProbeOptions) -> None:
     stopped = False
     with TemporaryDirectory() as folder:
         checkpoints = Checkpoints(Path(folder) / "fit", "check")
-        every = {"write": write_and_stop, "is_due": lambda *_, **__: True}
+        every: dict[str, Any] = {"write": write_and_stop, "is_due": lambda *_, **__: True}
         with patch.multiple(Checkpoint, **every):
             try:
                 fit(_alone(probe), data, [0], checkpoints)
@@ -356,9 +357,8 @@ def _mean_tokens(data: ProbeData) -> ProbeData:
     """Return what linear parts read of patch tokens: [CLS] and their mean."""
 
     def vectors(split: SplitData) -> SplitData:
-        assert isinstance(split.z, ArrayPatches)
-        parts = [split.z.cls_tokens, split.z.values.mean(1, dtype=np.float32)]
-        return replace(split, z=np.concatenate([np.asarray(part) for part in parts], axis=1))
+        parts = [np.asarray(split.cls), np.asarray(split.z).mean(1, dtype=np.float32)]
+        return replace(split, z=np.concatenate(parts, axis=1), cls=None)
 
     return replace(data, train=vectors(data.train), val=vectors(data.val), test=vectors(data.test))
 
@@ -366,9 +366,8 @@ def _mean_tokens(data: ProbeData) -> ProbeData:
 def _check_loaded(result: FitResult, data: ProbeData) -> None:
     """A probe that is loaded from its weights predicts the same."""
     probe = rebuild(result.metadata, result.weights)
-    z = data.test.z
-    tokens, cls = (z.values, z.cls_tokens) if isinstance(z, ArrayPatches) else (z, None)
-    logits = probe.logits("object", tokens, data.test.objects, cls=cls)  # type: ignore[arg-type]
+    z, cls = data.test.z, data.test.cls
+    logits = probe.logits("object", z, data.test.objects, cls=cls)  # type: ignore[arg-type]
     bits = np.asarray(data.test.objects)
     losses = np.logaddexp(0, (1 - 2.0 * bits) * logits).sum(1) / np.log(2)
     same = np.allclose(losses, result.losses["object"], rtol=1e-3, atol=1e-3)

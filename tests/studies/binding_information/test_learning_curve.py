@@ -21,7 +21,7 @@ from bindscope.studies.binding_information.learning_curve import (
     stages,
     with_first,
 )
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
+from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
 from bindscope.tables.schema import table_of
@@ -76,14 +76,14 @@ def test_a_stage_sees_the_first_scenes():
 def test_patches_keep_their_cls():
     data, _ = problem()
     tokens = {
-        name: replace(split, z=ArrayPatches(np.repeat(split.z[:, None], 2, axis=1), split.z))
+        name: replace(split, z=np.repeat(split.z[:, None], 2, axis=1), cls=split.z)
         for name, split in data.splits.items()
     }
     first = with_first(ProbeData(**tokens, sizes=data.sizes), 100)
     assert first.patches
-    np.testing.assert_array_equal(whole(first.train.z.cls()), data.train.z[:100])
-    without = {name: replace(s, z=ArrayPatches(s.z.values)) for name, s in tokens.items()}
-    assert with_first(ProbeData(**without, sizes=data.sizes), 100).train.z.cls() is None
+    np.testing.assert_array_equal(whole(first.train.cls), data.train.z[:100])
+    without = {name: replace(split, cls=None) for name, split in tokens.items()}
+    assert with_first(ProbeData(**without, sizes=data.sizes), 100).train.cls is None
 
 
 def test_the_largest_stage_is_the_fit_itself():

@@ -70,10 +70,10 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
     visited = []
     for tokens, scenes, labels in islice(source.train(32, 0), 25):
         visited.append(scenes)
-        raw = data.train.z.values[scenes.numpy()]
+        raw = data.train.z[scenes.numpy()]
         expected = in_memory.standardisers["patches"].apply(raw, CPU)
         assert torch.equal(tokens.patches, expected)
-        raw = data.train.z.cls_tokens[scenes.numpy()]
+        raw = data.train.cls[scenes.numpy()]
         assert torch.equal(tokens.cls, source.standardisers["cls"].apply(raw, CPU))
         assert torch.equal(labels.columns["objects"], torch.from_numpy(data.train.objects)[scenes])
     assert len(torch.cat(visited[:9]).unique()) == 32 * 9  # the first epoch
@@ -92,7 +92,7 @@ def test_the_order_of_vectors_is_the_seed_s_own():
 
 def test_a_reader_is_never_asked_for_more_than_a_buffer():
     data = problem(tokens=6, cls=False)
-    reader = Reader(data.train.z.values)
+    reader = Reader(data.train.z)
     data = replace(data, train=replace(data.train, z=reader))
     source = StreamedBatches(data, 20_000, False, CPU)
     list(islice(source.train(32, 0), 20))

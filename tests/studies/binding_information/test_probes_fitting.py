@@ -14,7 +14,7 @@ from bindscope.studies.binding_information.attention_maps import attention_maps
 from bindscope.studies.binding_information.probes import convex
 from bindscope.studies.binding_information.probes.base import TARGETS, Target, all_parts
 from bindscope.studies.binding_information.probes.batches import make_source
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import _flags, fit
 from bindscope.studies.binding_information.probes.protocols import one_cycle
 from bindscope.studies.binding_information.probes.runs import start, unfitted_bits
@@ -113,8 +113,7 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
     path.write_bytes(to_safetensors(results))
     for result in results:
         loaded, test = load_probe(path, result.seed), data.test
-        z = test.z.read(0, 80) if data.patches else test.z
-        cls = test.z.cls() if data.patches else None
+        z, cls = test.z, test.cls
         for target in map(target_of, TARGETS):
             bits, anchors = labelled(target, test)
             logits = loaded.logits(target.name, z, bits, anchors, cls)
@@ -142,16 +141,16 @@ def test_the_weights_file_is_the_same_every_time():
 def test_a_loaded_probe_asks_for_what_it_needs(tmp_path):
     data, path = problem(tokens=4), tmp_path / "weights.safetensors"
     path.write_bytes(to_safetensors(fitted("attention_quadratic", data=data, steps=1)))
-    loaded, z = load_probe(path), data.test.z
+    loaded, z, cls = load_probe(path), data.test.z, data.test.cls
     with pytest.raises(StoreError, match="anchored"):
-        loaded.logits("chained", z.values, data.test.objects, cls=z.cls())
+        loaded.logits("chained", z, data.test.objects, cls=cls)
     with pytest.raises(StoreError, match="CLS"):
-        loaded.logits("object", z.values, data.test.objects)
-    maps = attention_maps(loaded, z.values, z.cls(), data.test.objects)
+        loaded.logits("object", z, data.test.objects)
+    maps = attention_maps(loaded, z, cls, data.test.objects)
     assert maps.shape == (80, K, 4)
     np.testing.assert_allclose(maps.sum(2), 1, rtol=1e-5)
     both = np.concatenate([data.test.features, data.test.objects], axis=1)
-    assert attention_maps(loaded, z.values, z.cls(), both, "chained").shape == (80, 19, 4)
+    assert attention_maps(loaded, z, cls, both, "chained").shape == (80, 19, 4)
     path.write_bytes(to_safetensors(fitted("quadratic", steps=1)))
     with pytest.raises(StoreError, match="attention_quadratic"):
         attention_maps(load_probe(path), problem().test.z, None, data.test.objects)
@@ -400,7 +399,7 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
     if data.patches:
         splits = {
             split: replace(
-                part, z=np.concatenate([part.z.cls(), part.z.values.astype(np.float32).mean(1)], 1)
+                part, z=np.concatenate([part.cls, part.z.astype(np.float32).mean(1)], 1), cls=None
             )
             for split, part in data.splits.items()
         }
@@ -427,7 +426,7 @@ def test_a_set_of_tokens_is_more_than_its_mean():
             "feature": np.zeros(features.shape, np.float32),
             "object_given_feature": np.full(objects.shape, -np.log(3.0), np.float32),
         }
-        splits[name] = SplitData(ArrayPatches(tokens, None), objects, features, anchors)
+        splits[name] = SplitData(tokens, objects, features, anchors)
     data = ProbeData(**splits, sizes=SIZES)
     fields = {"targets": ["anchored"], "hidden": 64, "summed": 64, "weight_decay": 0.01}
     (result,) = fitted("set", data=data, steps=300, batch_size=128, learning_rate=5e-3, **fields)

@@ -9,7 +9,7 @@ from probe_problems import SIZES, heads, probe
 
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.probes.batches import make_source
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.module import InputShape, PatchInputs, build
 
@@ -50,7 +50,7 @@ def patches_of_objects(*, paired: bool) -> ProbeData:
             "feature": np.zeros(features.shape, np.float32),
             "object_given_feature": prior,
         }
-        splits[name] = SplitData(ArrayPatches(tokens, None), objects, features, anchors)
+        splits[name] = SplitData(tokens, objects, features, anchors)
     return ProbeData(**splits, sizes=SIZES)
 
 

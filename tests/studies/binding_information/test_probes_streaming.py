@@ -46,10 +46,6 @@ class Made:
         out[...] = numbers.reshape(-1, *[1] * (len(self.shape) - 1))
         return out
 
-    def cls(self):
-        """Return [CLS] tokens that are made in the same way."""
-        return Made(self.shape[0], self.shape[2])
-
 
 def splits_of(z, n, evaluated):
     """Splits whose inputs and labels are all made when they are read; 56 bytes of labels each."""
@@ -58,7 +54,9 @@ def splits_of(z, n, evaluated):
         bits = Made(count, 4, dtype=np.uint8, modulus=2)
         prior = Made(count, 4, dtype=np.float32, modulus=2)
         anchors = dict.fromkeys(("object", "feature", "object_given_feature"), prior)
-        splits[name] = SplitData(z(count), bits, bits, anchors)
+        rows = z(count)
+        cls = Made(count, rows.shape[2]) if len(rows.shape) == 3 else None
+        splits[name] = SplitData(rows, bits, bits, anchors, cls=cls)
     return ProbeData(**splits, sizes=(2, 2))
 
 

@@ -19,7 +19,6 @@ from bindscope.studies.binding_information.published import (
     read_histograms,
     read_papers_table,
     read_trends,
-    why_not,
 )
 from bindscope.studies.binding_information.sentences import gather, listed
 from bindscope.tables.flags import flag_list
@@ -100,7 +99,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         warnings=tuple(trust.warnings(table)),
         key_numbers=tuple(sentences.key_numbers(about)),
         findings=tuple(sentences.findings(about)),
-        notes=tuple(sentences.seed_note(about)) if about.datasets else (_UNMEASURED,),
+        notes=() if about.datasets else (_UNMEASURED,),
         sections=(
             Section(
                 "trust",
@@ -140,29 +139,25 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
     sides = {model["name"]: model.get("input_px") for model in inputs.content.get("models", ())}
     compared = beside(table, published, sides)
     compared["protocol"] = compared["same"].map({True: "same", False: "other"})
-    reasons = why_not(table, published)
     histogram = _histogram_words(read_histograms(inputs), read_color_cues(inputs))
+    others = page_table("Further published values", TRENDS, _sourced(trends, "source"), folded=True)
+    tables = [others]
+    text = "No value of this run is comparable with a published one."
     if len(compared):
+        title = "Published values and values of this run"
+        tables.insert(0, page_table(title, COMPARED, _sourced(compared, "table")))
         text = (
             "Same dataset, model, token input and probe family as in the binding problem paper. "
             "Values of this run are means over probe seeds. The protocol is the same if the probe "
             "has `protocol: paper` and the model reads images of the paper's size. "
             "docs/tables.md explains the quantities."
         )
-    else:
-        text = "No value of this run is comparable with a published one."
-    listed = "Published values without a counterpart in this run, and why:"
-    rows = [
-        page_table("Published values and values of this run", COMPARED, _sourced(compared, "table"))
-    ]
-    others = page_table("Further published values", TRENDS, _sourced(trends, "source"), folded=True)
     return Section(
         "published",
         "Published values",
-        (histogram, *here, text, *([listed] if reasons else [])),
-        tuple(reasons),
+        (histogram, *here, text),
         figures=("histogram",),
-        tables=(*(rows if len(compared) else ()), *((others,) if len(trends) else ())),
+        tables=tuple(tables),
     )
 
 

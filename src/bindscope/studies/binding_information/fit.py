@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations, RowReader
+from bindscope.core.array_types import Array
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
@@ -22,7 +22,6 @@ from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import (
-    ArrayPatches,
     ProbeData,
     SplitData,
     anchors_of,
@@ -54,15 +53,18 @@ def load_data(
         codes, anchors = [labels.codes(name)], [labels.anchors(name)]
         objects, features = (RowReader(codes, [array]) for array in ("objects", "features"))
         zeros = np.zeros((objects.shape[0], 1), np.float32)
-        z: NDArray[np.float32] | Rows = zeros
+        z: Array | Rows = zeros
+        cls: Array | Rows | None = None
         if tokens == "null" and representation["patches"]:
-            z = ArrayPatches(zeros[:, None], zeros)
+            z, cls = zeros[:, None], zeros
         elif activations and tokens == "patches":
-            z = activations.patches(name)
+            z = patches = activations.patches(name)
+            cls = patches.cls()
         elif activations:
             z = activations.vectors(name, tokens, representation["layer"])
         chosen = anchors_of(anchors[0].manifest.arrays)
-        splits[name] = SplitData(z, objects, features, {a: RowReader(anchors, [a]) for a in chosen})
+        prior = {anchor: RowReader(anchors, [anchor]) for anchor in chosen}
+        splits[name] = SplitData(z, objects, features, prior, cls=cls)
     return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
 
 

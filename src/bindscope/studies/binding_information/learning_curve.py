@@ -8,7 +8,7 @@ would find with scenes without end. It is no bound, and null where the points do
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
 from bindscope.statistics.lower_limits import pessimistic_means
 from bindscope.studies.binding_information.estimates import PartGains, part_gains
 from bindscope.studies.binding_information.fit import run_fit
-from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.quantities import (
     BEYOND,
     CHAIN,
@@ -44,16 +44,6 @@ if TYPE_CHECKING:
 MOST_END = 0.9
 MISFIT = 0.1  # distance of the points from the curve, as a share of what it rises
 NEGLIGIBLE_BITS = 0.05
-
-
-@dataclass(frozen=True)
-class FirstPatches(FirstRows):
-    """The first scenes' patch tokens (`probes.data.PatchSource`)."""
-
-    def cls(self) -> Rows | None:
-        """Return the [CLS] tokens of the same scenes, or None where there are none."""
-        tokens = self.rows.cls() if isinstance(self.rows, PatchSource) else None
-        return None if tokens is None else FirstRows(as_rows(tokens), self.n)
 
 
 def learning_curve(
@@ -114,10 +104,11 @@ def with_first(data: ProbeData, n: int) -> ProbeData:
     return replace(
         data,
         train=SplitData(
-            FirstPatches(train.z, n) if isinstance(train.z, PatchSource) else first(train.z),
+            first(train.z),
             first(train.objects),
             first(train.features),
             {name: first(values) for name, values in train.anchors.items()},
+            cls=None if train.cls is None else first(train.cls),
         ),
     )
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from bindscope.arrays.inputs import (
     Representation,
-    StoredRows,
     notes_of_layers,
     on_threads,
     read_layers,
@@ -27,6 +26,7 @@ from bindscope.config.base import ConfigModel
 from bindscope.core.array_types import Integers
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
+from bindscope.fitting.rows import as_rows
 from bindscope.studies.binding_information.array_baselines import PREFIX, read_baselines
 from bindscope.studies.binding_information.array_labels import (
     WHERE,
@@ -39,21 +39,13 @@ from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.contradictions import checked
 from bindscope.studies.binding_information.fit import fit_row, run_fit
 from bindscope.studies.binding_information.names import ARRAYS
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.registry import known_families
 from bindscope.tables.flags import flag_list, flag_text
 
 FEWEST_SCENES = 50
 _VIEW = "bindscope.studies.binding_information.result_view:VIEW"
 _SCENES_AT_ONCE = 512  # of patch tokens on disk
-
-
-class _StoredPatches(StoredRows):
-    """Patch tokens on disk, as `probes.data.PatchSource`."""
-
-    def cls(self) -> None:
-        """Return None: there is no [CLS] token."""
-        return
 
 
 def binding_information(
@@ -253,18 +245,9 @@ def _probe_data(labels: ArrayLabels, z: Representation, tokens: str) -> ProbeDat
 
 
 def _token_rows(z: Representation, index: Integers, tokens: str) -> Any:
-    if tokens == "vectors":
+    if tokens != "mean":
         return z.take(index)
-    if tokens == "patches":
-        if z.is_stored:
-            return _StoredPatches(z.values, index, z.where, z.name)
-        return ArrayPatches(z.values[index])
-    if not z.is_stored:
-        return z.values[index].mean(axis=1, dtype=np.float32)
-    rows = StoredRows(z.values, index, z.where, z.name)
-    ends = range(0, len(index), _SCENES_AT_ONCE)
-    means = [
-        rows.read(start, min(start + _SCENES_AT_ONCE, len(index))).mean(axis=1, dtype=np.float32)
-        for start in ends
-    ]
-    return np.concatenate(means)
+    rows, n = as_rows(z.take(index)), len(index)
+    starts = range(0, n, _SCENES_AT_ONCE)
+    blocks = (rows.read(start, min(start + _SCENES_AT_ONCE, n)) for start in starts)
+    return np.concatenate([block.mean(axis=1, dtype=np.float32) for block in blocks])

@@ -142,27 +142,6 @@ def beside(
     return compared[compared["dataset"].isin(same)].reset_index(drop=True)
 
 
-def why_not(table: pd.DataFrame, published: pd.DataFrame) -> list[str]:
-    """Say, for each published dataset, why its numbers have no counterpart in this run."""
-    reasons = []
-    comparable = beside(table, published)
-    for dataset in [name for name in published["dataset"].unique() if name]:
-        numbers = published[(published["dataset"] == dataset) & (published["model"] != "")]
-        done = comparable[comparable["dataset"] == dataset]
-        model_names = ", ".join(numbers["model"].unique())
-        if len(done):
-            missing = len(numbers) - len(done)
-            if missing:
-                reasons.append(f"{missing} of {len(numbers)} numbers on {dataset}: not measured.")
-        elif slug(dataset) not in set(table["dataset"]):
-            reasons.append(f"{dataset} ({model_names}): this run has no dataset of that name.")
-        elif not _same_entropy(table, published, dataset):
-            reasons.append(f"{dataset}: this run's dataset of that name has another H(O).")
-        else:
-            reasons.append(f"{dataset}: this run does not measure {model_names} there.")
-    return reasons
-
-
 def table_note(published: pd.DataFrame, marks: pd.DataFrame, quantity: str) -> str:
     """Quote a quantity's numbers of the paper's table if none is comparable; else be silent."""
     rows = published[published["quantity"] == quantity]

@@ -215,37 +215,32 @@ def _others(about: Measurements, here: Quoted, pair: Sequence[Estimate]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _decoded(here: Quoted, part: Quantity | None = None) -> str:
-    """Say what is decoded from one token input, in bits of its last part or in percent of another.
-
-    Its last part is what the headline of a dataset is about.
-    """
+def _decoded(here: Quoted) -> str:
+    """Say what is decoded from one token input."""
     row = _first_row(here)
-    amounts = _amounts(here, part or headline_part(row), in_percent=part is not None)
-    what = "Decoded" if part else f"Bits of {WORDS[headline_part(row)]} decoded"
-    return f"{what} from {label_tokens(row['tokens']).words} by {probe_words(here)}: {amounts}."
+    part = headline_part(row)
+    return (
+        f"Bits of {WORDS[part]} decoded from {label_tokens(row['tokens']).words} by "
+        f"{probe_words(here)}: {_amounts(here, part)}."
+    )
 
 
-def _amounts(quoted: Quoted, part: Quantity, *, in_percent: bool = False) -> str:
+def _amounts(quoted: Quoted, part: Quantity) -> str:
     """List bounds by name: of models, then of positive controls, called that."""
     models, controls = _separate_controls(quoted)
-    listings = [_named_bounds(models, part, in_percent)] if len(models) else []
+    listings = [_named_bounds(models, part)] if len(models) else []
     if len(controls):
-        listings.append(_CONTROL + _named_bounds(controls, part, in_percent))
+        listings.append(_CONTROL + _named_bounds(controls, part))
     return "; ".join(listings)
 
 
-def _named_bounds(quoted: Quoted, part: Quantity, in_percent: bool) -> str:
+def _named_bounds(quoted: Quoted, part: Quantity) -> str:
     """List bounds with names; of very many the ends of their range."""
-
-    def write(estimate: Estimate) -> str:
-        return estimate.percent(estimate.row[part.entropy]) if in_percent else estimate.words
-
-    estimates = [*quoted.estimates(part)]
-    if len(estimates) > _LISTED:
-        ranked = sorted(estimates, key=lambda estimate: estimate.value)
-        return f"{write(ranked[0])} to {write(ranked[-1])} ({len(ranked)} groups or models)"
-    return listed([f"{write(estimate)} ({estimate.row['model']})" for estimate in estimates])
+    ranked = sorted(quoted.estimates(part), key=lambda estimate: estimate.value)
+    if len(ranked) > _LISTED:
+        return f"{ranked[0].words} to {ranked[-1].words} ({len(ranked)} groups or models)"
+    names = [f"{estimate.words} ({estimate.row['model']})" for estimate in quoted.estimates(part)]
+    return listed(names)
 
 
 def _compared(about: Measurements, row: TableRow) -> Iterator[tuple[Judgment, Compared]]:
@@ -336,25 +331,14 @@ def _key_number(estimate: Estimate, more: str = "") -> KeyNumber:
 
 
 def counts_reach(about: Measurements) -> list[str]:
-    """Put the bounds on B* beside what counts alone reach, where there is counting to do.
-
-    One sentence per such dataset, about its first token input.
-    """
-    sentences = []
-    for dataset in about.datasets:
-        quoted = about.quoted[dataset]
-        rows = quoted.rows
-        counted = (rows[COUNTS.entropy] > SMALLEST_BITS) & rows[COUNTS.value].notna()
-        quoted = quoted.take(counted & ~rows["assumed_prior"].astype(bool))
-        if len(quoted):
-            row = _first_row(quoted)
-            sentences.append(
-                f"In scenes of {dataset}, counts alone reach "
-                f"{percent(row[COUNTS.entropy] / row[BEYOND.entropy])} of B*. "
-                f"{_decoded(quoted.where(tokens=row['tokens']), BEYOND)} Scenes and models differ "
-                "from those of the binding problem paper."
-            )
-    return sentences
+    """Say how much of B* counts alone reach, of each dataset where there is counting to do."""
+    rows = about.quoted.rows
+    rows = rows[(rows[COUNTS.entropy] > SMALLEST_BITS) & ~rows["assumed_prior"].astype(bool)]
+    return [
+        f"In scenes of {row['dataset']}, counts alone reach "
+        f"{percent(row[COUNTS.entropy] / row[BEYOND.entropy])} of B*."
+        for row in rows.drop_duplicates("dataset").to_dict("records")
+    ]
 
 
 # --- Findings, dataset by dataset, and caveats --------------------------------------------------
@@ -466,20 +450,3 @@ def caveats(about: Measurements) -> tuple[str, ...]:
             "transfer to pretrained models or photos."
         )
     return tuple(sentences[:3])
-
-
-def seed_note(about: Measurements) -> list[str]:
-    """Warn where differences between models rest on few training seeds."""
-    rows = _separate_controls(about.quoted)[0].rows
-    few = rows[rows["n_models"] < SEEDS_FOR_A_CLAIM]
-    if rows["model"].nunique() < 2 or not len(few):
-        return []
-    places = [
-        f"{label_tokens(str(token)).words} of {listed([str(n) for n in part['model'].unique()])} "
-        f"in scenes of {dataset}"
-        for (dataset, token), part in few.groupby(["dataset", "tokens"], sort=False)
-    ]
-    return [
-        f"Fewer than {SEEDS_FOR_A_CLAIM} training seeds: {'; '.join(places)}. Comparisons with "
-        "other models are not testable there."
-    ]

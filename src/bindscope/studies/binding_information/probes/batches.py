@@ -21,7 +21,7 @@ from bindscope.fitting.rows import ArrayRows, Rows, as_rows, row_bytes, whole
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
-from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.module import InputShape, PatchInputs, ProbeInputs
 
 Labelled: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
@@ -251,8 +251,7 @@ class StreamedBatches:
 
 def _input_rows(split: SplitData) -> dict[str, Rows]:
     """Return what a probe reads of a split, by name."""
-    if len(split.z.shape) == 2:
-        return {"z": as_rows(split.z)}
-    assert isinstance(split.z, PatchSource)
-    cls = split.z.cls()
-    return {"patches": split.z} | ({} if cls is None else {"cls": as_rows(cls)})
+    rows = as_rows(split.z)
+    if len(rows.shape) == 2:
+        return {"z": rows}
+    return {"patches": rows} | ({} if split.cls is None else {"cls": as_rows(split.cls)})

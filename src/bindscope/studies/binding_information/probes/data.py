@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from bindscope.core.array_types import Array
 from bindscope.core.errors import StoreError
-from bindscope.fitting.rows import ArrayRows, Rows, whole
+from bindscope.fitting.rows import Rows, whole
 
 _WITHOUT_COUNTS = ("object", "feature", "object_given_feature")
 _WITH_COUNTS = ("object", "feature", "counts", "counts_given_feature", "object_given_counts")
@@ -28,33 +27,15 @@ def anchors_of(names: Container[str]) -> tuple[str, ...]:
     return tuple(name for name in targets if name in names)
 
 
-@runtime_checkable
-class PatchSource(Rows, Protocol):
-    """Patch tokens (N, T, d) that may be larger than memory (`activations.reader.PatchReader`)."""
-
-    def cls(self) -> Rows | Array | None:
-        """Return the [CLS] tokens (N, d), or None where the model has none."""
-
-
-@dataclass(frozen=True)
-class ArrayPatches(ArrayRows):
-    """Patch tokens that are in memory, floats (N, T, d), and [CLS] (N, d) or None."""
-
-    cls_tokens: Array | None = None
-
-    def cls(self) -> Array | None:
-        """Return the [CLS] tokens, or None."""
-        return self.cls_tokens
-
-
 @dataclass(frozen=True)
 class SplitData:
     """One split; every array is in memory or `Rows`.
 
-    `z` are floats (N, d), or a `PatchSource` of N scenes; object codes uint8 (N, K), feature codes
-    (N, n). Anchors are what `priors.anchors` returns: prior log-odds in nats, float32 `object` (N,
-    K), `feature` (N, n) and `object_given_feature` (N, K). Where there are count bits, those too,
-    `counts` uint8 (N, T), with `counts_given_feature` (N, T) and `object_given_counts` (N, K).
+    `z` are floats (N, d), or patch tokens (N, T, d) with `cls`, [CLS] tokens (N, d), where the
+    model has them; object codes uint8 (N, K), feature codes (N, n). Anchors are what
+    `priors.anchors` returns: prior log-odds in nats, float32 `object` (N, K), `feature` (N, n) and
+    `object_given_feature` (N, K). Where there are count bits, those too, `counts` uint8 (N, T),
+    with `counts_given_feature` (N, T) and `object_given_counts` (N, K).
     Scenes with one of the labels `groups`, integers (N,), are near-duplicates and count as one.
     """
 
@@ -63,6 +44,7 @@ class SplitData:
     features: Array | Rows
     anchors: Mapping[str, Array | Rows]
     groups: npt.NDArray[np.integer] | None = None
+    cls: Array | Rows | None = None
 
     @property
     def n_scenes(self) -> int:
