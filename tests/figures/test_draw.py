@@ -325,7 +325,7 @@ def test_structure_shows_the_cost_of_sharing(published):
 
 def test_structure_draws_intervals_and_seeds():
     table = default_table((0, 1))
-    figure = structure.draw(table, None, ORDER)
+    figure = structure.draw(table, models=ORDER)
     axes = figure.subfigs[0].axes[0]
     ends = np.concatenate([np.asarray(c.get_segments()) for c in axes.collections])
     here = table[(table["tokens"] == "cls") & (table["layer"] == "4")]

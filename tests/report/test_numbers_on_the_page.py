@@ -57,7 +57,7 @@ def page(table, tmp_path_factory):
     figures = []
     for name, figure in (
         ("parts", parts.draw(drawn, names, ["matching"])),
-        ("tokens", tokens.draw(drawn, None, names)),
+        ("tokens", tokens.draw(drawn, models=names)),
     ):
         files = [str(folder / f"{name}.{kind}") for kind in ("png", "svg")]
         with pytest.MonkeyPatch.context() as patch:

@@ -214,14 +214,14 @@ def test_a_figure_links_its_files_and_its_alternative_text_has_its_values(tmp_pa
         assert path in hrefs
 
 
-def mark(row: str, text: str) -> str:
-    title = f"cats, {row}, {text}"
-    return f'<rect data-of="a" data-names="cats|{row}"><title>{title}</title></rect>'
+def mark(row: str, quantity: str, value: object) -> str:
+    title = f"cats, {row}, {quantity}: {value}"
+    return f'<rect data-of="a" data-names="cats|{row}|{quantity}"><title>{title}</title></rect>'
 
 
 def test_alternative_texts_say_shared_values_once_and_do_not_cut_the_headline(tmp_path):
     rows = [f"m{i:02}" for i in range(70)]
-    marks = [mark(row, "entropy: 9") + mark(row, f"decoded: {i}") for i, row in enumerate(rows)]
+    marks = [mark(row, "entropy", 9) + mark(row, "decoded", i) for i, row in enumerate(rows)]
     figure = drawing(tmp_path, "one", svg=f"<svg>{''.join(marks)}</svg>")
     cut = page_of(Part("toy", "Toy", Chapter(), (figure,)))
     assert "Values: cats: all rows: entropy: 9; m00: decoded: 0; m01: decoded: 1; " in cut

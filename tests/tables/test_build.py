@@ -143,15 +143,11 @@ def test_what_the_job_does_not_know_is_joined_from_the_models(products):
     row = make_row("other")
     for name in ("model_kind", "model_seed", "n_layers"):
         del row[name]
-    row["options"] = {"family": "quadratic", "rank": 8}
-    row["flags"] = ["not_converged", "collapsed"]
-    row["layer"] = 3
+    row["layer"] = "3"
     products.fit("other.jsonl", [row])
     products.models["other"] = {"model_kind": "timm", "model_seed": None, "n_layers": 6}
     table = products.build().set_index("model").loc["other"]
     assert (table["model_kind"], table["n_layers"], table["layer"]) == ("timm", 6, "3")
-    assert table["flags"] == "collapsed;not_converged"
-    assert json.loads(table["options"]) == {"family": "quadratic", "rank": 8}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ the id of the element that it belongs to.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -33,7 +32,6 @@ RADIUS_PT: Final = 4.0
 _POINTS_PER_INCH: Final = 72
 _SCALE: Final = 1000  # three decimals
 _SMALL: Final = 0.01
-_NOTE: Final = re.compile(r" \([^()]*\)$")  # behind a name, which a page filters by
 
 
 @dataclass(frozen=True)
@@ -209,8 +207,7 @@ def _of_interval(
 def _mark(box: Any, axes: Axes, names: tuple[str, ...], text: str, artist: Artist) -> Mark:
     names = tuple(dict.fromkeys(name for name in names if name))
     words = ": ".join([*([", ".join(names)] if names else []), text])
-    plain = (_NOTE.sub("", name) for name in names)
-    return Mark(box, axes, words, tuple(dict.fromkeys((*names, *plain))), artist)
+    return Mark(box, axes, words, names, artist)
 
 
 def _title(axes: Axes) -> str:

@@ -246,34 +246,37 @@ def _values(svg: str, most: int | None = None) -> str:
 
     A value that all rows of a panel share is written once.
     """
-    marks = re.findall(r'<rect [^>]*data-names="([^"]*)"><title>([^<]*)</title>', svg)
-    panels: dict[str, list[tuple[str, str]]] = {}
-    for names, text in ((html.unescape(a), html.unescape(b)) for a, b in marks):
-        panel, row, *_ = *names.split("|"), "", ""
-        rest = text.removeprefix(panel).lstrip(",: ") if panel else text
-        panels.setdefault(panel, []).append((row, rest.removeprefix(row).lstrip(",: ")))
+    panels: dict[str, list[tuple[str, str, str]]] = {}
+    for names_of_mark, title in re.findall(r'data-names="([^"]*)"><title>([^<]*)</title>', svg):
+        names = html.unescape(names_of_mark).split("|")
+        value = html.unescape(title).removeprefix(f"{', '.join(names)}: ")
+        panel, row, *quantity = [*names, "", ""]
+        panels.setdefault(panel, []).append((row, ", ".join(filter(None, quantity)), value))
     texts, n, more = [], 0, 0
     for panel, values in panels.items():
-        rows = _rows_in_words(values)
-        in_words = [text for n_values, text in rows if most is None or (n := n + n_values) <= most]
-        more += sum(n_values for n_values, _ in rows[len(in_words) :])
+        in_words = []
+        for n_values, text in _rows_in_words(values):
+            n += n_values
+            if most is None or n <= most:
+                in_words.append(text)
+            else:
+                more += n_values
         if in_words:
             texts.append(": ".join(filter(None, (panel, "; ".join(in_words)))))
     rest = f" And {more} more, in the table next to this page." if more else ""
     return f"Values: {'. '.join(texts)}.{rest}" if texts else ""
 
 
-def _rows_in_words(values: Sequence[tuple[str, str]]) -> list[tuple[int, str]]:
+def _rows_in_words(values: Sequence[tuple[str, str, str]]) -> list[tuple[int, str]]:
     """Return for each row of a panel how many values it has, and a text with its name.
 
-    Values are (row, "quantity: value"); one that all rows with the quantity share comes first.
+    Values are (row, quantity, value); one that all rows with the quantity share comes first.
     """
     rows: dict[str, dict[str, list[str]]] = {}
-    n_same = Counter(text for _, text in set(values))
-    n_rows = Counter(name for _, name in {(row, text.rpartition(": ")[0]) for row, text in values})
-    for row, text in values:
-        quantity, _, value = text.rpartition(": ")
-        shared = bool(quantity) and 1 < n_same[text] == n_rows[quantity]
+    n_same = Counter((quantity, value) for _, quantity, value in set(values))
+    n_rows = Counter(quantity for _, quantity in {(row, quantity) for row, quantity, _ in values})
+    for row, quantity, value in values:
+        shared = bool(quantity) and 1 < n_same[quantity, value] == n_rows[quantity]
         listed = rows.setdefault("all rows" if shared else row, {}).setdefault(quantity, [])
         if value not in listed or not shared:
             listed.append(value)

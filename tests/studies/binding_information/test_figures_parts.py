@@ -172,9 +172,9 @@ def test_other_figures_draw_fits_and_no_best_rows(table):
     table = table[table["group"].isin(["objects", "none"]) | table["model_kind"].eq("known-answer")]
     fits = table[table["probe"] != "best"]
     for draw in (
-        lambda t: tokens.draw(t, None, NAMES),
+        lambda t: tokens.draw(t, models=NAMES),
         lambda t: layers.draw(t, NAMES),
-        lambda t: structure.draw(t, None, NAMES),
+        lambda t: structure.draw(t, models=NAMES),
         lambda t: calibration.draw(t),
         lambda t: complexity.draw(t, {"matching": 64, "counting": 36}, NAMES),
     ):

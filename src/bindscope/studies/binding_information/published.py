@@ -51,7 +51,8 @@ HISTOGRAM_COLUMNS = [
     "h_object_given_feature_bits",
     "note",
 ]
-_OURS = ("our_dataset", "our_model", "our_probe", "our_family", "our_layer")
+NO_VALUES = pd.DataFrame(columns=COLUMNS, dtype=object)
+NO_TRENDS = pd.DataFrame(columns=TREND_COLUMNS, dtype=object)
 PRINTED_DIGITS_BITS = 0.05
 """The papers print entropies with one decimal."""
 
@@ -103,7 +104,7 @@ def input_sides(inputs: Inputs) -> dict[str, int | None]:
 
 def beside(
     table: pd.DataFrame,
-    published: pd.DataFrame | None,
+    published: pd.DataFrame = NO_VALUES,
     sides: Mapping[str, int | None] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Put our number beside each published one where dataset, model, tokens and probe agree.
@@ -113,31 +114,27 @@ def beside(
     whether the model's input (`sides`, pixels; None: its own) and the protocol of the probe agree
     too. Empty where nothing is comparable.
     """
-    if published is None:
-        published = pd.DataFrame(columns=COLUMNS)
     rows = last_layers(measured(table))
     ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
-    ours["our_family"] = ours["family"].astype(str)  # of no row: floats
-    ours["family"] = ours["our_family"].str.removesuffix(PAPERS)
-    parts = []
-    for quantity, numbers in published.groupby("quantity", sort=False):
-        if quantity not in ours or (numbers["model"] == "").all():
-            continue
-        published_rows = numbers.assign(
-            our_dataset=numbers["dataset"].map(slug), our_model=numbers["model"].map(slug)
-        )
-        new_names = {name: f"our_{name}" for name in ("dataset", "model", "probe", "layer")}
-        our_rows = ours.rename(columns={**new_names, "family": "probe", str(quantity): "ours"})
-        names = ["our_dataset", "our_model", "tokens", "probe"]
-        both = published_rows.merge(
-            our_rows[[*names, "our_probe", "our_family", "our_layer", "ours", "n_seeds"]], on=names
-        )
-        parts.append(both.dropna(subset=["value", "ours"]))
-    nothing = published.iloc[:0].assign(ours=0.0, **dict.fromkeys(_OURS, ""))
-    compared = pd.concat(parts) if parts else nothing
-    configured = [str(sides.get(str(name)) or "") for name in compared["our_model"]]
-    same_input = compared["input_px"] == pd.Series(configured, compared.index, dtype=str)
-    compared["same"] = same_input & compared["our_family"].str.endswith(PAPERS)
+    families = ours["family"].astype(str)  # of no row: floats
+    ours = ours.assign(our_family=families, our_probe=ours["probe"], our_layer=ours["layer"])
+    ours = ours.assign(probe=families.str.removesuffix(PAPERS))
+    ours = ours.rename(columns={"dataset": "our_dataset", "model": "our_model"})
+    place = ["our_dataset", "our_model", "tokens", "probe"]
+    quantities = [name for name in published["quantity"].unique() if name in ours]
+    values = ours.melt(
+        [*place, "our_probe", "our_family", "our_layer", "n_seeds"], quantities, "quantity", "ours"
+    )
+    numbers = published.assign(
+        our_dataset=published["dataset"].map(slug), our_model=published["model"].map(slug)
+    )
+    compared = numbers.merge(values, on=[*place, "quantity"]).dropna(subset=["value", "ours"])
+    compared = compared.sort_values(
+        "quantity", key=lambda names: names.map(quantities.index), kind="stable"
+    )
+    configured = compared["our_model"].map(lambda name: str(sides.get(name) or ""))
+    same_protocol = compared["our_family"].str.endswith(PAPERS)
+    compared["same"] = (compared["input_px"] == configured) & same_protocol
     same = {name for name in compared["dataset"].unique() if _same_entropy(table, published, name)}
     return compared[compared["dataset"].isin(same)].reset_index(drop=True)
 
@@ -157,7 +154,7 @@ def table_note(published: pd.DataFrame, marks: pd.DataFrame, quantity: str) -> s
 
 
 def trend_of(
-    study: str, trends: pd.DataFrame | None, table: pd.DataFrame, cells: Mapping[str, int]
+    study: str, trends: pd.DataFrame, table: pd.DataFrame, cells: Mapping[str, int]
 ) -> tuple[pd.DataFrame, str]:
     """Return what a figure shows of the numbers that the paper reports of a study.
 
@@ -167,8 +164,6 @@ def trend_of(
     checkpoint, or the paper names none. Which probe the paper read them with is not stated beside
     these numbers, so none is of the `same` protocol.
     """
-    if trends is None:
-        trends = pd.DataFrame(columns=TREND_COLUMNS)
     rows = trends[trends["study"] == study]
     marks = _trend_beside(table, rows, cells)
     return marks, _trend_note(rows, marks) if len(rows) else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,11 +98,6 @@ def _fit_rows(product: ProductFiles) -> list[Row]:
         missing = [name for name in BINDING_SCHEMA.key if row.get(name) is None]
         if missing:
             raise StoreError(product.path, f"a row lacks {', '.join(missing)}", rerun(product.path))
-        row["layer"] = str(row["layer"])
-        flags = row.get("flags") or ()
-        row["flags"] = flag_text(flag_list(flags) if isinstance(flags, str) else flags)
-        if isinstance(row.get("options"), dict):
-            row["options"] = json.dumps(row["options"], sort_keys=True, allow_nan=False)
         row |= {name: None for name in BINDING_SCHEMA.names if name not in row}
     return rows
 

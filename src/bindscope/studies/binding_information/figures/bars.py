@@ -35,6 +35,8 @@ from bindscope.studies.binding_information.figures.shared import (
 )
 from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.published import (
+    NO_TRENDS,
+    NO_VALUES,
     beside,
     input_sides,
     read_papers_table,
@@ -70,7 +72,7 @@ _GAP = 0.4  # below a model's bars
 @figure(binding_and(published=read_papers_table, sides=input_sides))
 def tokens(
     table: pd.DataFrame,
-    published: pd.DataFrame | None = None,
+    published: pd.DataFrame = NO_VALUES,
     models: Sequence[str] = (),
     sides: Mapping[str, int | None] = MappingProxyType({}),
 ) -> Figure:
@@ -106,8 +108,7 @@ def tokens(
     further = [without] if rows["null_loss_object_bits"].notna().any() else []
     further += baseline_entries(chain(*baselines.values()))
     bar_legend(grid.figure, rows, map(label_tokens, token_order(rows["tokens"])), further, marks)
-    if published is not None:
-        note_above(grid.figure, table_note(published, marks, PAPER_WHOLE.value))
+    note_above(grid.figure, table_note(published, marks, PAPER_WHOLE.value))
     return grid.figure
 
 
@@ -193,7 +194,7 @@ def natural(
     natural: Collection[str],
     cells: Mapping[str, int],
     models: Sequence[str] = (),
-    trends: pd.DataFrame | None = None,
+    trends: pd.DataFrame = NO_TRENDS,
 ) -> Figure:
     """Draw beta*, B* and B_O on `natural` datasets: a group of bars per model, a bar per probe.
 

@@ -43,7 +43,7 @@ from bindscope.studies.binding_information.names import (
     label_family,
     label_tokens,
 )
-from bindscope.studies.binding_information.published import read_trends, trend_of
+from bindscope.studies.binding_information.published import NO_TRENDS, read_trends, trend_of
 from bindscope.studies.binding_information.quantities import BEYOND, COUNTS, PAPER_BEYOND
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
@@ -267,7 +267,7 @@ def complexity(
     table: pd.DataFrame,
     cells: Mapping[str, int],
     models: Sequence[str] = (),
-    trends: pd.DataFrame | None = None,
+    trends: pd.DataFrame = NO_TRENDS,
 ) -> Figure:
     """Binding against the size of the feature space, of models read on two sizes or more.
 
@@ -300,7 +300,7 @@ def resolution(
     families: Mapping[str, Sequence[str]],
     input_px: Mapping[tuple[str, str], int],
     cells: Mapping[str, int],
-    trends: pd.DataFrame | None = None,
+    trends: pd.DataFrame = NO_TRENDS,
     **_: object,
 ) -> Figure:
     """Binding against the side of the input image, the same scenes, a curve per family.
@@ -335,7 +335,7 @@ def occlusion(
     statistics: pd.DataFrame,
     cells: Mapping[str, int],
     models: Sequence[str] = (),
-    trends: pd.DataFrame | None = None,
+    trends: pd.DataFrame = NO_TRENDS,
 ) -> Figure:
     """Value of beta* against the camera's height, and against how much of the objects is hidden.
 

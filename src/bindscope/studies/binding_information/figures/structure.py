@@ -42,6 +42,7 @@ from bindscope.studies.binding_information.names import (
     show_model,
 )
 from bindscope.studies.binding_information.published import (
+    NO_VALUES,
     beside,
     input_sides,
     read_papers_table,
@@ -91,7 +92,7 @@ def _costs(inputs: Inputs) -> list[SharingCost]:
 @figure(binding_and(published=read_papers_table, sides=input_sides, costs=_costs))
 def structure(
     table: pd.DataFrame,
-    published: pd.DataFrame | None = None,
+    published: pd.DataFrame = NO_VALUES,
     models: Sequence[str] = (),
     costs: Sequence[SharingCost] = (),
     sides: Mapping[str, int | None] = MappingProxyType({}),
@@ -141,10 +142,8 @@ def structure(
     return canvas
 
 
-def paper_cost(published: pd.DataFrame | None) -> Mapping[Any, Any] | None:
+def paper_cost(published: pd.DataFrame) -> Mapping[Any, Any] | None:
     """Return the paper's number for the cost of sharing, a row of the file, or None."""
-    if published is None:
-        return None
     rows = published[published["quantity"] == INCREASE].to_dict("records")
     return rows[0] if rows else None
 
