@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 import zarr
 
 import bindscope as bs
@@ -21,11 +20,6 @@ Integers = npt.NDArray[np.int64]
 GROUPS = [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]
 SPACE = {"kind": "balanced", "groups": GROUPS, "chosen": [4, 4], "n_objects": 4}
 CODES = np.array([np.eye(4, dtype=np.uint8)[list(p)] for p in permutations(range(4))])  # 24
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def note_of(z: Any, codes: Integers, seed: int = 0) -> str:

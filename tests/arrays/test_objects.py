@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import bindscope as bs
 from bindscope.arrays.inputs import read_objects
@@ -96,7 +95,6 @@ def test_what_is_no_row_and_no_given_name_is_refused(
 
 
 def test_a_merged_and_shuffled_table_gives_the_bits_of_the_sorted_one() -> None:
-    torch.set_num_threads(1)
     data = bs.example("matching", n=200)
     merged = shuffled(_whole_floats(data.objects))
     z = data.arrays["pairs"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 
 import bindscope as bs
 from bindscope.arrays import precision
@@ -65,7 +64,6 @@ def test_a_scene_with_most_of_the_variance_is_named() -> None:
 
 
 def test_bits_do_not_depend_on_where_numbers_lie() -> None:
-    torch.set_num_threads(1)
     data = bs.example("matching", n=300)
     z = np.asarray(data.arrays["pairs"], np.float64)
     results = [

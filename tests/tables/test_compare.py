@@ -154,6 +154,9 @@ def test_views_take_the_deepest_layer_and_average_seeds():
     assert set(means["n_seeds"]) == {2}
     assert len(means) * 2 == len(rows)
     assert set(measured(table, "known-answer")["model_kind"]) == {"known-answer"}
+    best = table.assign(probe="best")
+    assert not len(measured(best))
+    assert len(measured(best, best=True)) == len(measured(table))
 
 
 def test_published_numbers_name_their_source():

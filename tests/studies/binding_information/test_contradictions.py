@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 
 import bindscope as bs
 from bindscope.arrays.inputs import Representation, train_val_test
@@ -18,11 +17,6 @@ Codes = npt.NDArray[np.uint8]
 GROUPS = [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]
 MATCHED = {"kind": "balanced", "groups": GROUPS, "chosen": [4, 4], "n_objects": 4}
 FOUR = {"kind": "uniform", "groups": GROUPS, "min_objects": 4, "max_objects": 4}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def permutations(n: int, seed: int, identities: float = 0.0) -> Codes:

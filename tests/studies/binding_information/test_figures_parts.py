@@ -168,25 +168,6 @@ def test_parts_over_layers_draw_shares_of_what_there_is(table):
     assert [text for text in words(figure) if text == "self-\ndistillation"]
 
 
-def test_other_figures_draw_fits_and_no_best_rows(table):
-    table = table[table["group"].isin(["objects", "none"]) | table["model_kind"].eq("known-answer")]
-    fits = table[table["probe"] != "best"]
-    for draw in (
-        lambda t: tokens.draw(t, models=NAMES),
-        lambda t: layers.draw(t, NAMES),
-        lambda t: structure.draw(t, models=NAMES),
-        lambda t: calibration.draw(t),
-        lambda t: complexity.draw(t, {"matching": 64, "counting": 36}, NAMES),
-    ):
-        drawn = draw(table)
-        of_table, of_fits = (
-            [line.get_xydata().tolist() for line in figure.findobj(mpl.lines.Line2D)]
-            for figure in (drawn, draw(fits))
-        )
-        assert of_table == of_fits
-        assert not any("objects-0" in text for text in words(drawn))
-
-
 def test_complexity_shows_what_counting_alone_reaches(table):
     figure = complexity.draw(table, {"matching": 64, "counting": 36}, NAMES)
     axes = figure.axes[0]

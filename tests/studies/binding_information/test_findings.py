@@ -187,7 +187,7 @@ def test_the_findings_say_what_the_table_says():
 
 @pytest.mark.parametrize("flags", ["", "above_prior;collapsed"])
 @given(data=st.data())
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=4, deadline=None, derandomize=True)
 def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
     """Flagged rows hold numbers that would be seen: 7777 bits."""
     rows = [row | {"n_train": 100} for row in SMALL]

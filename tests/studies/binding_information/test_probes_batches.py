@@ -36,10 +36,6 @@ class Reader:
         out[...] = self.tokens[start:stop]
         return out
 
-    def cls(self):
-        """Return nothing: no [CLS]."""
-        return
-
 
 @settings(deadline=None, max_examples=30)
 @given(

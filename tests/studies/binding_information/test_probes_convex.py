@@ -19,11 +19,6 @@ from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.runs import start
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
-
-
 def regressions(part, dtype=torch.float64, **fields):
     data, config = problem(**fields), probe("linear")
     source = make_source(config, data)

@@ -18,11 +18,6 @@ N = {"train": 2000, "val": 400, "test": 400}
 BITS = dict(zip(range(12), np.ndindex(*SIZES), strict=False))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def patches_of_objects(*, paired: bool) -> ProbeData:
     """Draw scenes whose patches hold an object each, or the color of one and the shape of another.
 
@@ -72,17 +67,6 @@ def test_it_reads_which_features_share_a_patch_and_nothing_where_they_do_not() -
     assert losses["apart"] == pytest.approx(losses["mean"], rel=0.2)
     assert losses["apart"] > 0.1 * H_OBJECT
     assert not set(paired.flags) & {"not_converged", "collapsed", "diverged"}
-
-
-def test_labels_that_are_streamed_are_those_of_their_scenes() -> None:
-    """At this memory what is read fits, and labels pass through a buffer."""
-    data = patches_of_objects(paired=True)
-    in_memory, streamed = (
-        fit(probe("pooled_quadratic", targets=["anchored"], memory_mb=mb), data, [0])[0]
-        for mb in (1024, 1)
-    )
-    losses = [result.losses["object_anchored"].mean() for result in (in_memory, streamed)]
-    assert losses[0] == pytest.approx(losses[1], abs=0.01)
 
 
 def test_products_are_those_of_whitened_components() -> None:

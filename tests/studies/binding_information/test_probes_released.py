@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from probe_problems import SIZES, heads, probe, problem
+from probe_problems import SIZES, heads, probe, problem, released_problem
 from slow_twins import bits_lost, released_loop, twin_of
 from test_probes_fitting import fitted
 
@@ -18,15 +18,8 @@ from bindscope.studies.binding_information.probes.protocols import paper
 from bindscope.studies.binding_information.probes.weights import rebuild
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
-
-
 def test_the_papers_protocol_reports_the_last_epoch():
-    data = problem((80, 200, 200), noise=2.0, dim=40)
-    splits = {name: replace(part, z=10 * part.z) for name, part in data.splits.items()}
-    data = ProbeData(**splits, sizes=SIZES)
+    data = released_problem()
     (result,) = fitted("quadratic", data=data, protocol="paper", targets=["plain"])
     curve = [
         row["loss_bits"]

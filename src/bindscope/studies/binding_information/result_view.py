@@ -32,7 +32,7 @@ from bindscope.studies.binding_information.names import ARRAYS, WORDS
 from bindscope.studies.binding_information.quantities import CHAIN, LOSSES, WHOLE
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.studies.binding_information.views import SMALLEST_BITS, parts_of, quote
-from bindscope.tables.flags import UNUSABLE, flag_list, has_flag
+from bindscope.tables.flags import flag_list, has_flag, unusable
 from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.quoted import ABOUT, AT_LEAST, TableRow
@@ -70,16 +70,11 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     """Return the best probes of the input with the smallest validation loss of O that converged."""
-    # Of a control, too: all rows of a result have the same.
-    rows = rows_of_run(table).assign(control="none", val_loss_bits=_val_losses(table))
-    candidates = (rows["probe"] == BEST) & (rows["model_kind"] == ARRAYS)
-    for forbidden in (UNUSABLE, ()):
-        quoted = quote(rows, needed=WHOLE, forbidden=forbidden)
-        if len(quoted):
-            best = quoted.best(WHOLE, by="val_loss_bits").row
-            candidates &= (rows["model"] == best["model"]) & (rows["tokens"] == best["tokens"])
-            break
-    chosen: pd.Series[Any] = table[candidates].iloc[0]
+    best = table[(table["probe"] == BEST) & ~_is_baseline(table)]
+    ended = best[(best["status"] != "failed") & best[WHOLE.value].notna()]
+    usable = ended[ended["flags"].map(unusable).map(len) == 0]
+    candidates = next((rows for rows in (usable, ended) if len(rows)), best)
+    chosen: pd.Series[Any] = candidates.loc[_val_losses(candidates).idxmin()]
     return chosen
 
 
