@@ -194,10 +194,9 @@ docs: setup
 docs-serve: setup
 	NO_MKDOCS_2_WARNING=1 "$(BIN)/mkdocs" serve
 
-# The default run's table against the committed one: 0.02 bits across CPU types. Models that the run
-# trains end at other weights there; their measured numbers are not compared, and the output says so.
+# The default run's table against the committed one: 0.02 bits across CPU types.
 check-reference: setup
-	"$(BIN)/python" -m bindscope.tables.compare --config config/config.yaml \
+	"$(BIN)/python" -m bindscope.tables.compare \
 		results/tables/binding_information.parquet $(REFERENCE)
 
 # Only with a commit message that says why the numbers changed.

@@ -15,17 +15,16 @@ from bindscope.studies.binding_information.published import (
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.compare import compare as compare_any
-from bindscope.tables.compare import compared, main, trained_models, write_reference
+from bindscope.tables.compare import compared, main, write_reference
 from bindscope.tables.published import read_published
 from bindscope.tables.write import write_table
 
 CLONE = Path(__file__).parents[2]
 PUBLISHED = CLONE / "resources" / "published"
-CONFIG = CLONE / "config" / "config.yaml"
 
 
-def compare(table, reference, tolerance=0.02, trained=()):
-    return compare_any(table, reference, BINDING_SCHEMA, tolerance, trained)
+def compare(table, reference, tolerance=0.02):
+    return compare_any(table, reference, BINDING_SCHEMA, tolerance)
 
 
 @pytest.fixture
@@ -72,22 +71,6 @@ def test_labels_missing_rows_and_missing_numbers_fail(reference):
     assert "is nan, not" in words
     foreign = make_table([make_row("new")])
     assert "not in the reference" in " ".join(compare(foreign, reference).problems)
-
-
-def test_measured_numbers_of_trained_models_are_left_out_and_named(reference):
-    table = default_table()
-    model = table.loc[3, "model"]
-    table.loc[3, "loss_object_bits"] += 2.0
-    assert not compare(table, reference).passed
-    result = compare(table, reference, trained=[model, "absent"])
-    assert result.passed
-    assert result.not_compared == {model: int((table["model"] == model).sum())}
-    assert f"NOT COMPARED: measured numbers of {model}" in result.text()
-    untrained_row = table.index[table["model"] != model][0]
-    table.loc[untrained_row, "loss_object_bits"] += 2.0
-    assert not compare(table, reference, trained=[model]).passed
-    table = default_table().drop(index=3)
-    assert not compare(table, reference, trained=[model]).passed
 
 
 def test_unstable_columns_are_left_out(reference):
@@ -177,7 +160,3 @@ def test_another_model_on_the_papers_dataset_is_not_compared():
     table = paper_table()
     table["model"] = "mine"
     assert not len(beside(table, numbers))
-
-
-def test_the_default_run_trains_nothing():
-    assert trained_models(CONFIG) == []

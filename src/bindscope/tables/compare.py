@@ -3,24 +3,21 @@
 Run as ``python -m bindscope.tables.compare TABLE.parquet REFERENCE.csv [--tolerance-bits 0.02]``;
 ``--write`` makes the reference instead. What is compared, and how, is each column's `reference` in
 the table's schema; the rest (keys, steps, intervals) changes with the code, or carries no claim of
-its own. With ``--config``, measured numbers of
-models that this configuration trains are left out too, and the output says so: training is chaotic,
-so the same seed ends at other weights on another type of CPU.
+its own. Numbers of models that a run trains are no reference: training is chaotic, so the same seed
+ends at other weights on another type of CPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from bindscope.config.loading import load_file
-from bindscope.config.models import Controlled
 from bindscope.core.errors import BindscopeError, StoreError
 from bindscope.core.files import write_atomic
 from bindscope.tables.rows import PathLike
@@ -51,13 +48,10 @@ class Comparison:
         Largest absolute difference per column, in bits, and the row it stands in.
     problems
         What is wrong, in words; empty where the tables agree.
-    not_compared
-        Number of rows per model whose measured numbers were left out, because it was trained.
     """
 
     deviations: dict[str, tuple[float, str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    not_compared: dict[str, int] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -68,11 +62,6 @@ class Comparison:
         """Return the deviations and the problems as lines."""
         lines = [
             f"{column:40s} {value:.6f}  {row}" for column, (value, row) in self.deviations.items()
-        ]
-        lines += [
-            f"NOT COMPARED: measured numbers of {model} ({count} rows), which was trained in this "
-            "run; its weights differ between types of CPU"
-            for model, count in self.not_compared.items()
         ]
         lines += [f"FAILED {problem}" for problem in self.problems]
         lines.append("the tables agree" if self.passed else f"{len(self.problems)} problems")
@@ -102,7 +91,6 @@ def compare(
     reference_csv: PathLike,
     schema: TableSchema,
     tolerance: float = 0.02,
-    trained: Collection[str] = (),
 ) -> Comparison:
     """Compare a table with a reference.
 
@@ -117,9 +105,6 @@ def compare(
     tolerance
         Largest difference allowed in `close` columns, in their unit; `exact` ones must agree to
         1e-6, those that must be the `same` as text.
-    trained
-        Models that were trained in the run: their rows (column `model`) must be there with what
-        is the same and exact, but their `close` columns are not compared.
 
     Returns
     -------
@@ -146,24 +131,9 @@ def compare(
         ]
     for column in _columns(schema, "exact"):
         _compare_column(result, actual[column], reference_rows[column], EXACT_TOLERANCE)
-    fixed = pd.Series(True, index=reference_rows.index)
-    if "model" in key:
-        models = reference_rows.index.get_level_values("model")
-        counts = {name: int((models == name).sum()) for name in trained}
-        result.not_compared = {name: number for name, number in counts.items() if number}
-        fixed &= ~models.isin(list(trained))
     for column in _columns(schema, "close"):
-        _compare_column(result, actual[column][fixed], reference_rows[column][fixed], tolerance)
+        _compare_column(result, actual[column], reference_rows[column], tolerance)
     return result
-
-
-def trained_models(config: Path | str) -> list[str]:
-    """Return the names of the models that a run of a configuration file trains."""
-    return [
-        model.name
-        for model in load_file(config).models
-        if isinstance(model, Controlled) and model.objective != "none"
-    ]
 
 
 def _compare_column(
@@ -209,7 +179,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("table", help="a table of results/tables (.parquet)")
     parser.add_argument("reference", help="CSV of the columns that are compared")
     parser.add_argument("--tolerance-bits", type=float, default=0.02)
-    parser.add_argument("--config", help="configuration of the run: what it trains")
     parser.add_argument("--write", action="store_true", help="write the reference instead")
     options = parser.parse_args(argv)
     try:
@@ -218,8 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.write:
             write_reference(table, options.reference, schema)
             return 0
-        trained = trained_models(options.config) if options.config else []
-        result = compare(table, options.reference, schema, options.tolerance_bits, trained)
+        result = compare(table, options.reference, schema, options.tolerance_bits)
     except BindscopeError as error:
         sys.stderr.write(f"{error}\n")
         return 2
