@@ -74,7 +74,7 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     ended = best[(best["status"] != "failed") & best[WHOLE.value].notna()]
     usable = ended[ended["flags"].map(unusable).map(len) == 0]
     candidates = next((rows for rows in (usable, ended) if len(rows)), best)
-    chosen: pd.Series[Any] = candidates.loc[_val_losses(candidates).idxmin()]
+    chosen: pd.Series[Any] = candidates.iloc[int(_val_losses(candidates).argmin())]
     return chosen
 
 
