@@ -36,7 +36,7 @@ def table():
         row
         for row in zoo_rows(("linear", "quadratic"))
         if row["dataset"] == "matching"
-        and row["model"].startswith(("objects", "captions-unpaired", "none"))
+        and row["model"].startswith(("objects", "captions", "none"))
     ]
     rows += [
         parts_row("matching", name, "1", probe=probe, model_kind="baseline", n_layers=1)

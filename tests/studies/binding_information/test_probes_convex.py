@@ -19,13 +19,17 @@ from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.runs import start
 
 
-def regressions(part, dtype=torch.float64, **fields):
-    data, config = problem(**fields), probe("linear")
+def of_head(data, split, part="object", half=None):
+    """Return the regressions of heads on a split, and the source of their inputs."""
+    config = probe("linear")
     source = make_source(config, data)
     run = start(config, heads(part), source.shape)
-    original = HeadProblem(
-        LinearInputs(source, 2**30, run.family.linear_part), [run], "train"
-    ).regressions()
+    inputs = LinearInputs(source, 2**30, run.family.linear_part)
+    return HeadProblem(inputs, [run], split, half).regressions(), source
+
+
+def regressions(part, dtype=torch.float64, **fields):
+    original, _ = of_head(problem(**fields), "train", part)
     x, sign, offset = original.data
     data = x.to(dtype), sign.to(dtype), None if offset is None else offset.to(dtype)
     return Regressions(data, original.rows, original.penalty.to(dtype))
@@ -148,24 +152,13 @@ def test_every_head_has_its_own_ridge():
 
 def fit_one(data, l2):
     """Validation losses of all heads of O in bits, at one ridge strength for all."""
-    config = probe("linear")
-    source = make_source(config, data)
-    run = start(config, heads("object"), source.shape)
-    train, val = (
-        HeadProblem(LinearInputs(source, 2**30, run.family.linear_part), [run], split).regressions()
-        for split in ("train", "val")
-    )
+    (train, _), (val, _) = (of_head(data, split) for split in ("train", "val"))
     return val.losses(solve(train, l2).w) / np.log(2)
 
 
 def test_strengths_are_averaged_by_their_likelihood():
     """Two close strengths share a head, so that rounding cannot move it from one to the other."""
-    config, data = probe("linear"), problem((300, 300, 300), noise=1.0)
-    source = make_source(config, data)
-    run = start(config, heads("object"), source.shape)
-    val = HeadProblem(
-        LinearInputs(source, 2**30, run.family.linear_part), [run], "val"
-    ).regressions()
+    val, _ = of_head(problem((300, 300, 300), noise=1.0), "val")
     torch.manual_seed(0)
     path = [0.1 * torch.randn(val.mask.shape) for _ in range(3)]
     average = Average(val, path[0])
@@ -182,11 +175,9 @@ def test_strengths_are_averaged_by_their_likelihood():
 
 def test_each_half_of_validation_is_scored_by_the_weights_that_the_other_half_chose():
     """What the choice of ridges flatters is seen on scenes that had no say in it."""
-    config = probe("linear")
-    source = make_source(config, problem((300, 300, 300), noise=1.0))
-    run = start(config, heads("object"), source.shape)
-    inputs = LinearInputs(source, 2**30, run.family.linear_part)
-    val, *halves = (HeadProblem(inputs, [run], "val", half).regressions() for half in (None, 0, 1))
+    data = problem((300, 300, 300), noise=1.0)
+    (val, source), *others = (of_head(data, "val", half=half) for half in (None, 0, 1))
+    halves = [regressions_of_half for regressions_of_half, _ in others]
     origin = torch.zeros_like(val.mask)
     path = convex._Path(val, val, halves, source.halves, origin)
     torch.manual_seed(0)
