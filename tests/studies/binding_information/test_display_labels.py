@@ -35,8 +35,7 @@ def table():
     rows = [
         row
         for row in zoo_rows(("linear", "quadratic"))
-        if row["dataset"] == "matching"
-        and row["model"].startswith(("objects", "captions", "none"))
+        if row["dataset"] == "matching" and row["model"].startswith(("objects", "captions", "none"))
     ]
     rows += [
         parts_row("matching", name, "1", probe=probe, model_kind="baseline", n_layers=1)
