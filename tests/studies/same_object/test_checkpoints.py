@@ -17,7 +17,7 @@ from bindscope.studies.same_object.effects.job import measured_edits
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 
 CODES = Planted(classes=0.0, noise=0.2, rotated=False)
-FEW = {"l2": (0.1, 0.01), "steps": 15}
+FEW = {"l2": (0.1, 0.01), "steps": 6}
 PROBES = {
     "quadratic": {**FEW, "ranks": (1, 2)},
     "quadratic_position": FEW,

@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 from sklearn.linear_model import LogisticRegression
 
 from bindscope.core.errors import InputError
-from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer, CosineScorer
 from bindscope.studies.same_object.data import PairData, PatchPairs
 from bindscope.studies.same_object.estimates import add_leads
@@ -99,9 +98,6 @@ def test_a_row_is_what_counting_pairs_one_by_one_gives(rounded, block):
     row, _ = measured(data, scorer, block=block)
     for name, value in literal(rows, g).items():
         assert row[name] == pytest.approx(value, abs=1e-6), name
-    image, same = np.array([r[0] for r in rows]), np.array([r[3] for r in rows])
-    best = sum(max(s.sum(), (~s).sum()) for s in (same[image == n] for n in range(3)))
-    assert row["image_majority_accuracy"] == pytest.approx(best / len(rows))
     assert row["class_oracle_accuracy"] == pytest.approx(np.mean([r[4] == r[3] for r in rows]))
     assert row["n_images"] == 3
 
@@ -220,8 +216,8 @@ def test_logits_that_are_not_finite_are_flagged_and_not_counted():
     assert not tally(odd, PatchPairs(data)).finite
 
 
-def test_a_split_without_a_pair_or_of_one_kind_is_refused():
-    train, val, test = planted_splits(n=(10, 10, 10))
+def test_a_split_without_a_pair_or_of_one_kind_is_refused(splits):
+    train, val, test = splits
     none = replace(train, valid=np.zeros_like(train.valid))
     single_object = replace(train, instances=np.ones_like(train.instances))
     probe = CosineScorer(name="p", family="cosine")
@@ -229,7 +225,7 @@ def test_a_split_without_a_pair_or_of_one_kind_is_refused():
         with pytest.raises(InputError, match="patch sample of train"):
             fit_probe(probe, odd, val, test)
     with pytest.raises(InputError, match="patch sample of test"):
-        fit_probe(probe, train, val, replace(test, valid=none.valid))
+        fit_probe(probe, train, val, replace(test, valid=np.zeros_like(test.valid)))
 
 
 # --- Rows of fits ---
@@ -244,6 +240,9 @@ NAMES = {
 }
 
 
+SHORT = {"identity_pointwise": {"steps": 20}, "class_position": {"iterations": 3}}
+
+
 @pytest.fixture(scope="module")
 def splits():
     return planted_splits(n=(20, 10, 10))
@@ -251,7 +250,8 @@ def splits():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_of_every_family_obey_the_schemas(splits, family):
-    probe = TypeAdapter(AnyScorer).validate_python({"name": "p", "family": family})
+    options = {"name": "p", "family": family, **SHORT.get(family, {})}
+    probe = TypeAdapter(AnyScorer).validate_python(options)
     results = fit_probe(probe, *splits, names=NAMES, bootstrap_samples=20)
     rows = [result.row | {"n_layers": None} for result in results]
     add_leads([(row, r.of_images) for row, r in zip(rows, results, strict=True)], 20, 0)
@@ -315,11 +315,9 @@ def test_objects_overlap_with_the_queries_of_the_best_of_all_matchings():
     assert total == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_test_split_of_one_kind_has_rows_without_an_area():
-    train, val, test = planted_splits(n=(10, 10, 10))
-    single_object = replace(
-        test, instances=np.ones_like(test.instances), tokens=ArrayRows(test.tokens.values)
-    )
+def test_a_test_split_of_one_kind_has_rows_without_an_area(splits):
+    train, val, test = splits
+    single_object = replace(test, instances=np.ones_like(test.instances))
     [result] = fit_probe(CosineScorer(name="p", family="cosine"), train, val, single_object)
     assert result.row["auc_within"] is result.row["balanced_accuracy"] is None
     assert result.row["auc_within_low"] is None

@@ -5,12 +5,10 @@ from random import Random
 
 import numpy as np
 import pytest
-from same_object_tables import ends, row, whole_table
+from same_object_tables import ends, row
 from test_same_object_study import lead_of, verdicts
 
 from bindscope.studies.same_object import claims, findings
-from bindscope.studies.same_object.figures import probes
-from bindscope.studies.same_object.views import quote
 
 ROWS = [
     row("a", "1", "quadratic", 0.85, **ends("position_lead", 0.05)),
@@ -25,7 +23,7 @@ ROWS = [
 
 @pytest.fixture
 def random_words(monkeypatch):
-    """Replace the words of places, claims and legends, another word each time."""
+    """Replace the words of places and claims, another word each time."""
     random = Random(0)
 
     def word(*_):
@@ -36,10 +34,6 @@ def random_words(monkeypatch):
         monkeypatch.setattr(claims, name, word)
     named = tuple(replace(claim, sentence=word()) for claim in claims.CLAIMS)
     monkeypatch.setattr(findings, "CLAIMS", named)
-    families = {family: (word(), look) for family, (_, look) in probes._FAMILIES.items()}
-    monkeypatch.setattr(probes, "_FAMILIES", families)
-    lines = {column: (word(), look) for column, (_, look) in probes.LINES.items()}
-    monkeypatch.setattr(probes, "LINES", lines)
 
 
 def judged():
@@ -47,14 +41,6 @@ def judged():
     return [
         (name, j.effect.about, j.verdict, j.effect.value, j.effect.low, j.effect.high, j.effect.n)
         for name, j in verdicts(ROWS).items()
-    ]
-
-
-def drawn():
-    """The places and sizes of all lines of a figure, panel by panel."""
-    figure = probes.same_object_layers.draw(quote(whole_table(ROWS)), ["a"])
-    return [
-        np.asarray(line.get_xydata(), float) for axes in figure.axes for line in axes.get_lines()
     ]
 
 
@@ -68,11 +54,3 @@ def test_random_words_change_no_claim_and_no_key_number(request):
     assert again == numbers
     assert renamed != lead
     assert renamed.endswith("the claim of a gain over it holds.")
-
-
-def test_random_words_move_no_line(request):
-    plain = drawn()
-    assert plain
-    request.getfixturevalue("random_words")
-    for before, after in zip(plain, drawn(), strict=True):
-        np.testing.assert_array_equal(after, before)

@@ -299,17 +299,6 @@ def test_of_several_seeds_the_interval_is_over_seeds():
     assert judgment.verdict == "not significant"
 
 
-def test_no_interval_over_seeds_is_beyond_all_pairs():
-    names = ["m-0", "m-1", "m-2"]
-    rows = [
-        row(name, "2", "quadratic", accuracy) | ends("accuracy", accuracy)
-        for name, accuracy in zip(names, (1.0, 0.999, 0.996), strict=True)
-    ]
-    quoted = quote(pd.DataFrame(rows), [{"name": "m", "models": names}])
-    [mean] = quoted.rows.to_dict("records")
-    assert 0.99 < mean["accuracy_low"] < mean["accuracy"] < mean["accuracy_high"] == 1.0
-
-
 def test_with_positions_it_is_judged_at_the_layer_that_validation_prefers_for_that_probe():
     judgment = verdicts(
         [
