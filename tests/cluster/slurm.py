@@ -73,7 +73,7 @@ def missing() -> str | None:
 
 @dataclass(frozen=True)
 class Submission:
-    """What Slurm knows of one job; times in seconds since 1970, None where there is none yet."""
+    """What Slurm knows of one job."""
 
     id: str
     comment: str
@@ -83,13 +83,6 @@ class Submission:
     cpus: str
     gres: str
     limit: str
-    start: float | None
-    end: float | None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds on the node."""
-        return 0.0 if self.start is None or self.end is None else self.end - self.start
 
 
 @dataclass
@@ -211,20 +204,11 @@ class Slurm:
             "NumCPUs",
             "tres-per-job",
             "TimeLimit",
-            "StartTime",
-            "EndTime",
         )
         columns = ",".join(f"{name}:|" for name in names)
         done = self.run("squeue", "--noheader", "--states=all", "--sort=i", f"--Format={columns}")
         rows = [[value.strip() for value in x.split("|")] for x in done.stdout.splitlines()]
-        return [Submission(*row[:8], _seconds(row[8]), _seconds(row[9])) for row in rows]
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
-    except ValueError:
-        return None
+        return [Submission(*row[:8]) for row in rows]
 
 
 def _free_ports(count: int) -> Sequence[int]:
