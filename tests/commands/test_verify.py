@@ -34,7 +34,7 @@ class Products:
             name: SimpleNamespace(
                 rule=name,
                 step=SimpleNamespace(outputs=files),
-                inputs={},
+                sources=[],
                 wildcards={"key": ""},
                 keys=KEYS,
                 key=KEYS["spec_key"],
@@ -44,7 +44,7 @@ class Products:
             )
             for name, files in rules.items()
         }
-        self.products["index"].inputs = {"stores": [self.products[rule]]}
+        self.products["index"].sources = [self.products[rule]]
 
     def select(self, *rules):
         """Return the products of some rules."""

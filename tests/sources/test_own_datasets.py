@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def make(product: Product, done_paths: set[str]) -> None:
     """Run a product's script here, after those of its inputs."""
-    for source in (p for products in product.inputs.values() for p in products):
+    for source in product.sources:
         make(source, done_paths)
     if product.path() not in done_paths:
         done_paths.add(product.path())

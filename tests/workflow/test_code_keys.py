@@ -161,7 +161,7 @@ def above(products: list[Product], labels: set[str]) -> set[str]:
     """Return labels of products that are made of some, these included."""
     reached = set(labels)
     for product in products:  # inputs come before what is made of them
-        inputs = {label(entry) for several in product.inputs.values() for entry in several}
+        inputs = {label(entry) for entry in product.sources}
         if inputs & reached:
             reached.add(label(product))
     return reached

@@ -249,7 +249,7 @@ def test_jobs_call_nothing_that_their_code_key_lacks(
     for product in build(config).products.values():  # inputs come before what is made of them
         code = keys.closure(roots(product.content)).definitions
         names = {f"{module}:{name}" for module, defined in code.items() for name in defined}
-        inputs = (product.path() for products in product.inputs.values() for product in products)
+        inputs = (source.path() for source in product.sources)
         chained[product.path()] = names.union(*(chained[path] for path in inputs))
         called = (calls / product.path().replace("/", ":")).read_text().split()
         assert called
@@ -294,8 +294,7 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
 
 def made_from(product: Product) -> set[str]:
     """Return the paths of a product and of all that it is made from."""
-    inputs = (source for products in product.inputs.values() for source in products)
-    return {product.path()}.union(*map(made_from, inputs))
+    return {product.path()}.union(*map(made_from, product.sources))
 
 
 @pytest.mark.whole

@@ -31,11 +31,11 @@ def would_run(graph: Graph) -> list[Product]:
     while len(remade) > n:
         n = len(remade)
         for product in products:  # inputs come before what is made from them
-            if any(id(each) in remade for each in _inputs(product)):
+            if any(id(each) in remade for each in product.sources):
                 remade.add(id(product))
         for product in reversed(products):
             if id(product) in remade:
-                remade |= {id(each) for each in _inputs(product) if not Path(each.path()).exists()}
+                remade |= {id(each) for each in product.sources if not Path(each.path()).exists()}
     return [product for product in products if id(product) in remade]
 
 
@@ -100,10 +100,6 @@ def gpu_memory_mb() -> float:
         return max(map(float, answer.stdout.split()), default=0.0)
     except (OSError, subprocess.SubprocessError, ValueError):
         return 0.0
-
-
-def _inputs(product: Product) -> Iterable[Product]:
-    return (source for sources in product.inputs.values() for source in sources)
 
 
 def _is_old(product: Product) -> bool:

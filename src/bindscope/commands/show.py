@@ -112,7 +112,7 @@ def _upstream(product: Product) -> list[Product]:
     order: dict[int, Product] = {}
 
     def visit(maker: Product) -> None:
-        for source in (each for products in maker.inputs.values() for each in products):
+        for source in maker.sources:
             if id(source) not in order:
                 visit(source)
                 order[id(source)] = source

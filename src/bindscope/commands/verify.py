@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 
 from bindscope.commands.lock import refuse_second
@@ -88,7 +87,7 @@ def missing_inputs(present: Mapping[str, Product]) -> dict[str, list[str]]:
     problems = {}
     for path, product in present.items():
         keyed = product.wildcards.get("key", "?") in path
-        for source in chain(*product.inputs.values()) if keyed else ():
+        for source in product.sources if keyed else ():
             if (lost := source.path()) not in present:
                 problems[lost] = [f"{lost}: is missing, and {path} was made of it"]
     return problems

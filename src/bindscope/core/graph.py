@@ -49,6 +49,11 @@ class Product:
     resources: Mapping[str, str] = field(repr=False)
 
     @property
+    def sources(self) -> list[Product]:
+        """Products that its job reads, of all roles."""
+        return list(chain(*self.inputs.values()))
+
+    @property
     def rule(self) -> str:
         """Name of the Snakemake rule."""
         return self.step.name
@@ -196,7 +201,7 @@ class Graph:
         """Take out products and all that are made from them; return what was taken out."""
         gone = {id(product) for product in lost}
         for product in self.products.values():  # inputs come before what is made from them
-            if any(id(source) in gone for source in chain(*product.inputs.values())):
+            if any(id(source) in gone for source in product.sources):
                 gone.add(id(product))
         removed = [product for product in self.products.values() if id(product) in gone]
         self.products = {at: p for at, p in self.products.items() if id(p) not in gone}

@@ -94,8 +94,7 @@ def n_scenes(product: Product) -> int:
     if "part" in content:
         return sum(piece["stop"] - piece["start"] for piece in content["part"])
     n = content.get("n_scenes", content.get("stop", 0) - content.get("start", 0))
-    inputs = (item for items in product.inputs.values() for item in items)
-    return int(sum(n.values()) if isinstance(n, dict) else n or sum(map(n_scenes, inputs)))
+    return int(sum(n.values()) if isinstance(n, dict) else n or sum(map(n_scenes, product.sources)))
 
 
 def sides(content: Content) -> tuple[int, int]:

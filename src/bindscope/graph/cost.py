@@ -139,9 +139,7 @@ def training(product: Product) -> Work:
 
 def shape_of(product: Product) -> Tower:
     """Return the model behind activations, or an index of them."""
-    part = product
-    if product.rule == "index":
-        part = next(part for parts in product.inputs.values() for part in parts)
+    part = product.sources[0] if product.rule == "index" else product
     model = part.content["model"]
     if part.rule == "encoded":
         return known_answer(model, part.content["dataset"]["space"])
@@ -224,7 +222,6 @@ def texts(product: Product) -> Work:
 
 def page(product: Product) -> Work:
     """Count a table, a figure or the report, by the rows of all that it is made of."""
-    items = [item for role in product.inputs.values() for item in role]
-    rows = sum(item.work.bytes_rows for item in items)
+    rows = sum(source.work.bytes_rows for source in product.sources)
     images = 5e6 * len(product.inputs.get("figures", ()))
     return Work(bytes_rows=rows * (product.rule == "table"), bytes_host=8 * rows + images)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import TypeAdapter
 
 from bindscope.core.graph import Product
+from bindscope.core.store.manifest import item_bytes
 from bindscope.core.work import Work, n_scenes, sides
 from bindscope.graph.cost import n_counts, shape_of
 from bindscope.studies.binding_information.config import AnyProbe
@@ -30,7 +31,7 @@ def fit(product: Product) -> Work:
     n = {code.wildcards["split"]: n_scenes(code) for code in coded}
     space = coded[0].content.get("dataset", {}).get("space")
     counts = n_counts(space) if space else 0
-    has_patches, dim, tokens, cls = _inputs(product)
+    has_patches, dim, tokens, cls, bytes_each = _inputs(product)
     targets = chosen_targets(probe, tuple(content["sizes"]), counts)
     heads = [part for target in targets for part in target.heads(probe.jointly)]
     width = probe.read_dims(dim, cls)[-1] if has_patches else dim
@@ -52,7 +53,7 @@ def fit(product: Product) -> Work:
         moved = 8 * seeds + 20 * (seeds if has_patches else 1)
         fitting = max(fitting + 4 * free * seeds, free * max(moved, 16 * seeds))
     bits = sum(sides(content)) + counts
-    in_memory = _bytes_read(probe, n, dim, bits, tokens * has_patches)
+    in_memory = _bytes_read(probe, n, bits, dim, tokens * has_patches, bytes_each)
     rows = seeds * 3100.0
     decides = next((key for key in ("hidden", "rank") if hasattr(probe, key)), "memory_mb")
     decides = decides if descends and fitting > in_memory else "memory_mb"
@@ -67,23 +68,25 @@ def fit(product: Product) -> Work:
     )
 
 
-def _inputs(product: Product) -> tuple[bool, int, int, int]:
-    """Return whether a job reads patches, their width and number, and how many vectors.
+def _inputs(product: Product) -> tuple[bool, int, int, int, int]:
+    """Return whether a job reads patches, their width and number, how many vectors, and bytes.
 
-    A null probe reads one number.
+    The last are those of a stored number. A null probe reads one number.
     """
     what = product.content["representation"]
     has_patches = what["tokens"] == "patches" or bool(what.get("patches"))
     if not product.inputs.get("index"):
-        return has_patches, 1, 1, 1
-    shape = shape_of(product.inputs["index"][0])
-    if has_patches:
-        return True, shape.width_of(what["layer"]), shape.patches, int(shape.vectors > 0)
-    return False, shape.width * (1 + (what["tokens"] == "cls_mean")), 1, 1
+        return has_patches, 1, 1, 1, 4
+    (index,) = product.inputs["index"]
+    shape, how = shape_of(index), index.sources[0].content["model"].get("extraction", {})
+    if not has_patches:
+        return False, shape.width * (1 + (what["tokens"] == "cls_mean")), 1, 1, 4
+    bytes_each = item_bytes(how.get("dtype", "float32"))
+    return True, shape.width_of(what["layer"]), shape.patches, int(shape.vectors > 0), bytes_each
 
 
 def _bytes_read(
-    probe: AnyProbe, n: Mapping[str, int], dim: int, bits: int, patch_tokens: int
+    probe: AnyProbe, n: Mapping[str, int], bits: int, dim: int, patch_tokens: int, bytes_each: int
 ) -> float:
     """Return the bytes of inputs, labels and a batch; `patch_tokens` 0: inputs are vectors."""
     memory, total = probe.memory_mb * 2.0**20, sum(n.values())
@@ -91,7 +94,8 @@ def _bytes_read(
     if patch_tokens:
         width = dim + 2 * getattr(probe, "hidden", bits + 8)
         batch = 12 * min(probe.batch_size, n["train"]) * patch_tokens * width
-        inputs = min(2.0 * total * patch_tokens * dim, memory) + min(8.0 * dim * total, memory)
+        patches = 1.0 * total * patch_tokens * dim * bytes_each
+        inputs = min(patches, memory) + min(8.0 * total * dim, memory)
         return inputs + min(labels, memory / 8) + batch
     numbers = dim * total + (n["train"] + n["val"]) * (dim + 1 + bits) + n["train"] * _WORK * bits
     block = 4 * _BLOCK * (dim + 1 + bits * (1 + _WORK))

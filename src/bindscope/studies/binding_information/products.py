@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 from bindscope.config.codes import Dataset
@@ -123,7 +122,7 @@ class _Fits:
         """Add the fits of every seed block and control, and the null probes beside them."""
         place: dict[str, Any] = {"layer": layer, "tokens": tokens}
         # Temporary patches are deleted when their last consumer is done, so fits must be one.
-        stores = [p for p in chain(*index.inputs.values()) if p.rule == "patches_temporary"]
+        stores = [p for p in index.sources if p.rule == "patches_temporary"]
         inputs: FitInputs = {"index": index, "patches": stores}
         for seeds in block.seed_blocks:
             if not isinstance(block, LearningCurve):
