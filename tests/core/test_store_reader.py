@@ -115,12 +115,13 @@ def test_one_layer_is_read_from_its_own_chunks(manifest):
 
 def test_what_is_not_there(manifest):
     store = open_store(manifest)
-    with pytest.raises(StoreError, match="no array 'mask'; there are: boxes, cls, images, patches"):
-        store.read("mask")
-    with pytest.raises(StoreError, match="no layer 7; it has: 0, 1, final"):
-        store.read("cls", layer=7)
-    with pytest.raises(StoreError, match="'patches' has no layer 0"):
-        store.read("patches", layer=0)
+    for name, layer, message in (
+        ("mask", None, "no array 'mask'; there are: boxes, cls, images, patches"),
+        ("cls", 7, "no layer 7; it has: 0, 1, final"),
+        ("patches", 0, "'patches' has no layer 0"),
+    ):
+        with pytest.raises(StoreError, match=message):
+            store.read(name, layer=layer)
 
 
 def test_a_moved_folder_still_opens(manifest, tmp_path):

@@ -88,17 +88,20 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
     assert files_written[0] == files_written[1]
 
 
-def test_rows_left_out_are_refused(tmp_path):
-    parts = np.zeros((3, 2)), np.zeros((1, 2))
-    with pytest.raises(StoreError, match="only 4 of 6 scenes were written"):
-        write(tmp_path, "float32", (6, 2), *parts)
-    assert names(tmp_path) == set()
-
-
-@pytest.mark.parametrize("shape", [(5, 2), (2, 3), (2,)])
-def test_misuse_is_refused(tmp_path, shape):
-    with pytest.raises(ValueError, match=r"a takes up to \(4, 2\) now"):
-        write(tmp_path, "float32", (6, 2), np.zeros((2, 2)), np.zeros(shape))
+@pytest.mark.parametrize(
+    ("parts", "attributes", "message"),
+    [
+        (((6, 2), np.zeros((3, 2)), np.zeros((1, 2))), {}, "only 4 of 6 scenes were written"),
+        (((6, 2), np.zeros((2, 2)), np.zeros((5, 2))), {}, r"a takes up to \(4, 2\) now"),
+        (((6, 2), np.zeros((2, 2)), np.zeros((2, 3))), {}, r"a takes up to \(4, 2\) now"),
+        (((6, 2), np.zeros((2, 2)), np.zeros(2)), {}, r"a takes up to \(4, 2\) now"),
+        (((2,), np.zeros(2)), {"bad": float("nan")}, "JSON"),
+        (((2,), np.zeros(2)), {"bad": object()}, "JSON"),
+    ],
+)
+def test_what_is_refused_leaves_nothing(tmp_path, parts, attributes, message):
+    with pytest.raises((StoreError, TypeError, ValueError), match=message):
+        write(tmp_path, "float32", *parts, **attributes)
     assert names(tmp_path) == set()
 
 
@@ -115,13 +118,6 @@ def test_after_an_exception_the_earlier_store_is_still_there(tmp_path):
     write(tmp_path, "float32", (2,), np.full(2, 3))
     assert open_store(tmp_path / "x.json").read("a").tolist() == [3, 3]
     assert names(tmp_path) == {"x.zarr", "x.json"}
-
-
-def test_attributes_that_are_no_json_leave_nothing(tmp_path):
-    for value in (float("nan"), object()):
-        with pytest.raises((TypeError, ValueError), match="JSON"):
-            write(tmp_path, "float32", (2,), np.zeros(2), bad=value)
-        assert names(tmp_path) == set()
 
 
 def test_leftovers_of_dead_processes_are_removed(tmp_path, monkeypatch):

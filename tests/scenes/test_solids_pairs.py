@@ -1,5 +1,6 @@
 """Two solids with a controlled hidden share: found by casting rays, in their slots."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,15 +53,6 @@ def test_as_much_is_hidden_as_was_asked_for(hidden: list[float]) -> None:
     assert front < behind
 
 
-def test_what_cannot_be_hidden_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"of the object behind can be hidden"):
-        drawn(pairs([0.95, 1.0], camera_height=8.0))
-    with pytest.raises(ValidationError, match=r"hidden is \[smallest, largest\]"):
-        pairs([0.5, 0.2])
-    with pytest.raises(ValidationError, match="two objects in `slots: 2`"):
-        ordered(PAIRS, 3, None, render={"kind": "solids", "hidden": [0.1, 0.2]})
-
-
 PLACES = [[-1.4, -0.1], [1.5, -0.05]]
 
 
@@ -93,10 +85,25 @@ def test_an_object_alone_stands_where_its_slot_is() -> None:
     assert centers[slots[:, 0] >= 0].max() < centers[slots[:, 1] >= 0].min()
 
 
-def test_places_are_refused_that_scenes_do_not_have() -> None:
-    with pytest.raises(ValidationError, match="one of hidden and places"):
-        placed(2, hidden=[0.1, 0.2])
-    with pytest.raises(ValidationError, match="3 places, one for each slot"):
-        placed(2, [*PLACES, [0.0, 0.0]])
-    with pytest.raises(ConfigError, match="outside the image"):
-        drawn(placed(2, [[-1.4, -0.1], [40.0, 0.0]]))
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: drawn(pairs([0.95, 1.0], camera_height=8.0)),
+            r"of the object behind can be hidden",
+        ),
+        (lambda: pairs([0.5, 0.2]), r"hidden is \[smallest, largest\]"),
+        (
+            lambda: ordered(PAIRS, 3, None, render={"kind": "solids", "hidden": [0.1, 0.2]}),
+            "two objects in `slots: 2`",
+        ),
+        (lambda: placed(2, hidden=[0.1, 0.2]), "one of hidden and places"),
+        (lambda: placed(2, [*PLACES, [0.0, 0.0]]), "3 places, one for each slot"),
+        (lambda: drawn(placed(2, [[-1.4, -0.1], [40.0, 0.0]])), "outside the image"),
+    ],
+)
+def test_what_cannot_be_hidden_or_placed_is_refused(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises((ConfigError, ValidationError), match=message):
+        make()

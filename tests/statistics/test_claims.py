@@ -84,13 +84,17 @@ def test_what_is_no_evidence_is_not_testable_and_says_why():
     assert judge([ABOVE], [empty, EFFECT])[1] == alone
 
 
-def test_an_interval_without_its_value_and_an_unknown_claim_are_errors():
-    with pytest.raises(ValueError, match="does not hold the value"):
-        judge([ABOVE], [replace(EFFECT, value=9.0)])
-    with pytest.raises(ValueError, match="undeclared claims: other"):
-        judge([ABOVE], [replace(EFFECT, claim="other")])
-    with pytest.raises(ValueError, match="positive threshold"):
-        Claim("within", "It is small.", "within")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: judge([ABOVE], [replace(EFFECT, value=9.0)]), "does not hold the value"),
+        (lambda: judge([ABOVE], [replace(EFFECT, claim="other")]), "undeclared claims: other"),
+        (lambda: Claim("within", "It is small.", "within"), "positive threshold"),
+    ],
+)
+def test_what_is_no_claim_or_effect_is_an_error(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_a_direction_that_was_chosen_after_the_measurement_costs_a_factor():

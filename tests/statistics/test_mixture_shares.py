@@ -40,10 +40,16 @@ def test_no_shares_on_a_grid_do_better_and_the_bound_holds() -> None:
     assert early.shares.sum(axis=1) == pytest.approx(np.ones(4))
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
-    with pytest.raises(ValueError, match="other outcomes"):
-        mixture_shares(np.ones((1, 3)), np.eye(2))
-    with pytest.raises(ValueError, match="no part allows"):
-        mixture_shares(np.ones((1, 2)), np.array([[1.0], [0.0]]))
-    with pytest.raises(ValueError, match="empty"):
-        mixture_shares(np.zeros((1, 2)), np.eye(2))
+@pytest.mark.parametrize(
+    ("counts", "parts", "message"),
+    [
+        (np.ones((1, 3)), np.eye(2), "other outcomes"),
+        (np.ones((1, 2)), np.array([[1.0], [0.0]]), "no part allows"),
+        (np.zeros((1, 2)), np.eye(2), "empty"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(
+    counts: np.ndarray, parts: np.ndarray, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        mixture_shares(counts, parts)
