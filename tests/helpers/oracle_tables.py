@@ -37,7 +37,7 @@ def rows_of(
     task = ShapesTask.model_validate({"name": "t", **scenes})
     suite = Suite.model_validate({"name": "s", **options, "experiments": tuple(experiments)})
     spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-    return [{**NAMES, **names, **row} for row in run(engine, None, spec).rows]
+    return [{**NAMES, **names, **row} for row in run(engine, None, spec)["binding_id"]]
 
 
 def table_of(engine: Any, *experiments: str, **task: Any) -> pd.DataFrame:

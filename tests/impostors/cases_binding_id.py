@@ -177,7 +177,7 @@ def _effects(
             "model": f"planted-{i}",
             "origin": "oracle" if len(models) == 1 else "toy",
         }
-        table.extend({**names, **row} for row in run(engine, None, spec).rows)
+        table.extend({**names, **row} for row in run(engine, None, spec)["binding_id"])
     return claim_effects(pd.DataFrame(labeled(table), columns=BINDING_ID_SCHEMA.names))
 
 

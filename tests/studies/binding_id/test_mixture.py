@@ -191,7 +191,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     turns = run(MixedOracle(SHARES), None, json.loads(job.spec) | {"experiments": ["mixture"]})  # type: ignore[arg-type]
     first = table.iloc[0].to_dict()
     names = {name: first[name] for name in ("suite", "task", "origin", "spec_key", "code_key")}
-    rows = [{**names, "model": "by-turns", **row} for row in turns.rows]
+    rows = [{**names, "model": "by-turns", **row} for row in turns["binding_id"]]
     return pd.concat([table, table_of(labeled(rows), BINDING_ID_SCHEMA)], ignore_index=True)
 
 

@@ -14,7 +14,7 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import approximators, recognition
 from bindscope.studies.concepts import planted_encoders as planted
-from bindscope.studies.concepts.approximators import MLP, Structured, approximate, combined
+from bindscope.studies.concepts.approximators import MLP, approximate, combined
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.recognition import Embedded, fit_probes, hits_of, recognize
@@ -87,14 +87,6 @@ def test_the_mlp_is_the_one_on_joined_vectors():
     assert torch.allclose(model(columns), x + model.biases[-1], atol=1e-5)
 
 
-def test_structured_learners_add_products_behind_a_map():
-    model = Structured((8, 3), 2, 5, ("additive", "global"), 4, torch.Generator().manual_seed(0))
-    columns = torch.from_numpy(value_columns(CLEVR)[[3, 77, 400]])
-    additive, products = (model.tables[term][columns] for term in ("additive", "global"))
-    expected = additive.sum(1) + products.prod(1) @ model.heads["global"] + model.bias
-    assert torch.allclose(model(columns), expected, atol=1e-5)
-
-
 def on_test(z, scenes, validation_share, **options):
     """Return R2, and the rows of concepts and objects, of scenes of unseen objects."""
     embedded = Embedded(z.astype(np.float32), scenes)
@@ -159,21 +151,6 @@ def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
     assert errors[1] < errors[0]
 
 
-def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
-    draw = rng(3)
-    mix = draw.standard_normal((4, 30)) / 2
-    z = planted.per_object(SQUARE, planted.PlantedVectors(4)) @ mix
-    z = (z + planted.additive(SQUARE, planted.PlantedVectors(30))).astype(np.float32)
-    split = split_objects(SQUARE, 0.8, 0)
-    low = Approximator(kind="per_object", rank=6, steps=800)
-    fit = approximate(low, z, SQUARE, split)
-    error = np.square(fit.predicted - z)[split.test].mean()
-    sums = approximate(Approximator(kind="additive"), z, SQUARE, split)
-    of_sums = np.square(sums.predicted - z)[split.test].mean()
-    assert error < 0.5 * of_sums
-    assert fit.parameters == 28 * 30 + 28 * 6 + 6 * 30 + 30
-
-
 def test_validation_objects_choose_the_state_that_is_judged():
     z = planted.additive(CLEVR, planted.PlantedVectors(12)).astype(np.float32)
     split = split_objects(CLEVR, 0.6, 1, validation=0.2)
@@ -190,7 +167,6 @@ def test_validation_objects_choose_the_state_that_is_judged():
     [
         {"kind": "additive"},
         {"kind": "per_object", "starts": 1},
-        {"kind": "per_object", "rank": 2, "steps": 20},
         {"kind": "mlp", "widths": (8,), "steps": 20},
         {"kind": "forest"},
     ],

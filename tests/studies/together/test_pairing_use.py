@@ -68,7 +68,7 @@ def oracle_rows() -> list[dict[str, Any]]:
     return [
         {**names, "model": f"by-{mechanism}", **row}
         for mechanism in MECHANISMS
-        for row in run(OracleEngine(mechanism, 0.05, 0), None, SPEC).rows
+        for row in run(OracleEngine(mechanism, 0.05, 0), None, SPEC)["binding_id"]
     ]
 
 

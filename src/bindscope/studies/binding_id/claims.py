@@ -27,7 +27,7 @@ from bindscope.statistics.claims import (
     judge,
 )
 from bindscope.studies.binding_id.experiment import ConditionClaim, Where
-from bindscope.studies.binding_id.names import AGAINST, GROUPS, MIXED, NO_EFFECT, RECORDS
+from bindscope.studies.binding_id.names import AGAINST, MIXED, NO_EFFECT, RECORDS
 from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.views import MODEL, costly, named, of_all_layers
 from bindscope.tables.numbers import percent
@@ -36,8 +36,6 @@ from bindscope.tables.rows import rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
 CARRIES = 0.05
-EXCHANGED_KEYS = {"variant": "", "dose": 1.0}
-"""What is done to keys that swap positions, by columns of the table."""
 TIES = {
     "slot": "by the slot of the object, which its item points to",
     "color": "by color: between image and text by the color of the object",
@@ -126,16 +124,6 @@ _SUBSPACES = Claim(
     f"shares and normalized effects over {percent(WORKS)}).",
     unit="difference",
 )
-_KEYS = {
-    group: Claim(
-        f"keys-{word}",
-        f"Answers stay when the keys of {word} swap positions in {_MORE}.",
-        "above",
-        WORKS,
-        "fraction",
-    )
-    for group, word in GROUPS.items()
-}
 _MIXTURES = {
     name: Claim(
         f"mixture-{name}",
@@ -160,7 +148,6 @@ CLAIMS: tuple[Claim, ...] = (
     *(entry.claim for entry in _CONDITIONS),
     *_ACCOUNTS.values(),
     _SUBSPACES,
-    *_KEYS.values(),
     *_MIXTURES.values(),
 )
 
@@ -190,10 +177,6 @@ def _of_place(where: str, seeds: Sequence[Sequence[TableRow]]) -> Iterator[Effec
     for name, claim in _ACCOUNTS.items():
         yield from _of_account(claim, name, where, seeds)
     yield from _of_subspaces(where, seeds)
-    for group, claim in _KEYS.items():
-        rows = _find(seeds, {"experiment": "positions", "groups": group, **EXCHANGED_KEYS})
-        if rows:
-            yield _effect(claim, where, rows, "share")
     for name, claim in _MIXTURES.items():
         rows = _find(seeds, {"experiment": "mixture", "candidate": name})
         if rows:

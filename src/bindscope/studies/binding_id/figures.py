@@ -21,7 +21,7 @@ from bindscope.figures.style import (
     note_above,
     values_along_x,
 )
-from bindscope.studies.binding_id.names import DATA, GROUPS, NULLS, label_role
+from bindscope.studies.binding_id.names import DATA, NULLS, PLURALS, label_role
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import (
     blinded,
@@ -44,7 +44,7 @@ MAPS = {
     ("", ""): "nothing\nreplaced",
     **{
         (group, role): f"{words} of\n{'all roles' if role == 'all' else f'role {role}'}"
-        for group, words in GROUPS.items()
+        for group, words in PLURALS.items()
         for role in ("0", "1", "all")
     },
 }
@@ -197,7 +197,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
         for (*_, group), of_model in rows.groupby(["suite", "task", "model", "groups"])
         if costly(of_model)
     }
-    groups = [group for group in GROUPS if group in costs or (not costs and group != "color")]
+    groups = [group for group in PLURALS if group in costs or (not costs and group != "color")]
     heights = [
         float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["first_layer"].nunique(), 0.7, 2.0))
         for name in names
@@ -206,7 +206,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     for (name, group), axes in grid.panels.items():
         _head_map(axes, rows_with(rows, name=name, groups=group))
         if name == names[0]:
-            axes.set_title(f"{GROUPS[group]} hidden: lead lost", fontsize=7)
+            axes.set_title(f"{PLURALS[group]} hidden: lead lost", fontsize=7)
     words = [name.replace(" (", "\n(") for name in names]
     grid.label(y=words, rotation=0, ha="right", va="center", fontsize=6.5)
     note_above(grid.figure, note)
@@ -245,7 +245,7 @@ def _maps(rows: pd.DataFrame, x: str, words: str, label: str, on: Any = None) ->
 
     A map has a row per model. `words` stand before the group in titles, `label` below all maps.
     """
-    heights, groups = _heights(rows), [name for name in GROUPS if name in set(rows["groups"])]
+    heights, groups = _heights(rows), [name for name in PLURALS if name in set(rows["groups"])]
     inches = (_TITLES + sum(heights), 0)
     grid = crossed(heights.index, groups, inches, on=on, height_ratios=list(heights))
     for ((place, frozen), group), axes in grid.panels.items():
@@ -264,7 +264,7 @@ def _maps(rows: pd.DataFrame, x: str, words: str, label: str, on: Any = None) ->
             number_size=5.5,
         )
         where = place.replace("\n", ", ") if axes in grid.left else ""
-        title = f"{words}{GROUPS[group]}{'' if frozen else ', anew'}"
+        title = f"{words}{PLURALS[group]}{'' if frozen else ', anew'}"
         title = f"{where}: {title}" if where else title
         axes.set_title(title, fontsize=7, fontweight="normal")
     grid.label(label, fontsize=7.5)

@@ -27,7 +27,7 @@ from bindscope.studies.binding_id.claims import (
     claim_effects,
     too_few_rows,
 )
-from bindscope.studies.binding_id.names import GROUPS, NO_EFFECT
+from bindscope.studies.binding_id.names import NO_EFFECT, PLURALS
 from bindscope.studies.binding_id.views import (
     blinded,
     combined,
@@ -302,7 +302,7 @@ def _head_findings(heads: pd.DataFrame) -> Iterator[Finding]:
 
 def _carried(rows: pd.DataFrame) -> str:
     """Say which heads carry a group to the question, the row of all heads being the first."""
-    what, single = GROUPS[rows["groups"].iloc[0]], rows.iloc[1:]
+    what, single = PLURALS[rows["groups"].iloc[0]], rows.iloc[1:]
     if not costly(rows):
         return f"Hiding {what} changes no answers."
     listed = [f"{head['first_layer']}.{head['head']}" for head in single.to_dict("records")]

@@ -113,10 +113,7 @@ def _measure_drawn(
     rule = Rule.from_task(spec["task"])
     with _evaluating(model):
         engine = _engine(model, processor, rule, batch_size, device)
-        results = run(engine, LayoutImages(rule.layout), spec)
-    rows = {"binding_id": tuple(results.rows)}
-    if results.vectors:
-        rows["binding_id_vectors"] = tuple(results.vectors)
+        rows = run(engine, LayoutImages(rule.layout), spec)
     return Result(rows, _VIEW, _notes(engine))
 
 

@@ -18,8 +18,10 @@ PARTS = (*MIXED, "guess")
 NO_EFFECT = 0.05
 """By less than this share of the answers an edit without effect changes them."""
 
-GROUPS = {"object": "objects", "item": "items", "color": "colors"}
+PLURALS = {"object": "objects", "item": "items", "color": "colors"}
 """Token group -> its plural."""
+EXCHANGED_KEYS = {"variant": "", "dose": 1.0}
+"""What is done to keys that swap positions, by columns of the table."""
 NULLS = ("shared direction", "permuted", "other thing", "content")
 """Vectors as long as mean differences that are no binding IDs, beside `random` ones."""
 RECORDS = "records"
@@ -81,7 +83,7 @@ def label(row: Mapping[str, Any]) -> str:
     words = _WORDS.get(row["how"], "{letters} {how}").format(
         how=row["how"],
         letters="+".join(_LETTERS[group] for group in groups),
-        plural=" and ".join(GROUPS[group] for group in groups),
+        plural=" and ".join(PLURALS[group] for group in groups),
         roles=" all" if roles == "all" else roles,
         level=" by slot" if row["variant"] == "slot" else "",
         variant=_LETTERS.get(row["variant"], row["variant"]),

@@ -107,7 +107,6 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
             if planted:
                 _add_experiments(graph, suite, task, ORACLES, _always(planted), [])
             for model in (models[name] for name in suite.models):
-                graph.notes += _slow(model, suite)
                 published = partial(_published, model, suite)
                 _add_experiments(graph, suite, task, model.name, published, _weights(graph, model))
             for name in suite.toys:
@@ -116,23 +115,6 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
         for model in (models[name] for name in suite.models):
             for records in (records_by_name[name] for name in suite.records):
                 _add_records(graph, suite, records, model)
-
-
-def _slow(model: VisionLanguageModel, suite: Suite) -> list[str]:
-    """Say of a model that it would answer under hundreds of conditions one by one."""
-    many = [name for name in ("heads", "layers") if name in suite.experiments]
-    if not many or not model.batch_size or model.batch_size >= 2 * suite.batch_size:
-        return []
-    from bindscope.graph.language import language_model  # imports NumPy
-
-    options = [getattr(suite, key) for key in find_experiment(many[0]).options]
-    n = find_notes(many[0]).trials(language_model(model.source), options)
-    where = f"studies.binding_id.models[{model.name}].batch_size"
-    return [
-        f"note: {where} ({model.batch_size}) is less than two conditions of the "
-        f"{suite.batch_size} rows of suites[{suite.name}]: {many[0]} would answer under {n:,} "
-        f"conditions one by one; leave it out for {CONDITIONS_AT_ONCE} at once"
-    ]
 
 
 def _add_records(graph: Graph, suite: Suite, records: Records, model: VisionLanguageModel) -> None:

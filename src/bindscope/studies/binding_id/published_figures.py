@@ -12,7 +12,7 @@ from bindscope.figures.facets import Look, crossed, heat_map, lines, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import note_above
 from bindscope.studies.binding_id.figures import MAPS, answer_map
-from bindscope.studies.binding_id.names import GROUPS, label_role
+from bindscope.studies.binding_id.names import PLURALS, label_role
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import cells, few_models
 from bindscope.tables.numbers import number
@@ -85,13 +85,13 @@ def binding_id_position_log_probabilities(table: pd.DataFrame) -> Figure:
     moved = some(cells(table, "positions").dropna(subset=["dose"]), "No keys were moved.")
     rows, names, note = few_models(moved, MOST_MODELS)
     rows = rows.assign(curve="asked for " + rows["query"] + ", answer " + rows["candidate"])
-    grid = crossed(names, GROUPS, (0.6, 1.75))
+    grid = crossed(names, PLURALS, (0.6, 1.75))
     for (name, group), axes in grid.panels.items():
         panel = rows_with(rows, name=name, groups=group)
         in_tokens = rows_with(panel, variant="tokens")
         panel = panel if in_tokens.empty else in_tokens
         lines(axes, panel, _CURVES, x="dose", y="mean_logprob", by="curve", band=0.15)
-        axes.set_title(f"keys of {GROUPS[group]} moved", fontsize=7.5)
+        axes.set_title(f"keys of {PLURALS[group]} moved", fontsize=7.5)
         unit = "fraction of the distance" if in_tokens.empty else "tokens"
         axes.set_xlabel(unit, fontsize=7.5)
     labels = [f"{name}\nlog-probability, nats".replace(" (", "\n(") for name in names]

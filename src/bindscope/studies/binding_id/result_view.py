@@ -13,8 +13,8 @@ from bindscope.arrays.result import Result, Summary, View, claims_line
 from bindscope.figures.facets import dots
 from bindscope.figures.style import styled
 from bindscope.statistics.claims import Effect, judge
-from bindscope.studies.binding_id.claims import CLAIMS, EXCHANGED_KEYS, claim_effects, too_few_rows
-from bindscope.studies.binding_id.names import AGAINST, HIDDEN
+from bindscope.studies.binding_id.claims import CLAIMS, claim_effects, too_few_rows
+from bindscope.studies.binding_id.names import AGAINST, EXCHANGED_KEYS, HIDDEN
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.views import summaries
 from bindscope.tables.numbers import number

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -65,29 +65,21 @@ class ExperimentResult:
     answers: NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
-    """Rows of the tables, without names and keys."""
+def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """Run all experiments of a suite on one model; return rows by table, without names and keys.
 
-    rows: list[Row] = field(default_factory=list)
-    vectors: list[Row] = field(default_factory=list)
-
-
-def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
-    """Run all experiments of a suite on one model, whose weights stay as they are.
-
-    `spec` are the suite's options and `task`.
+    `spec` are the suite's options and `task`. The model's weights stay as they are.
     """
-    results, estimates = Results(), None
+    tables: dict[str, list[Row]] = {"binding_id": []}
     experiments = {name: find_experiment(name) for name in spec["experiments"]}
+    estimates = None
     if any(experiment.estimates for experiment in experiments.values()):
-        estimates, rows = estimated(engine, pictures, spec)
-        results.vectors.extend(rows)
+        estimates, tables["binding_id_vectors"] = estimated(engine, pictures, spec)
     for name, experiment in experiments.items():
         options = [spec[key] for key in experiment.options]
         experiment_spec = {**spec, "experiment": name, "options": options}
-        results.rows.extend(ask(engine, pictures, experiment_spec, estimates).rows)
-    return results
+        tables["binding_id"] += ask(engine, pictures, experiment_spec, estimates).rows
+    return tables
 
 
 def estimated(

@@ -6,10 +6,9 @@
 - `mlp`: a vector per value and slot, joined, then layers with ReLU.
 - `forest`, `booster`: trees of scikit-learn; `xgboost`: those of XGBoost.
 
-Products either pass a linear map, for an embedding need not have them along its axes, and are then
-fitted by descent like MLPs (`fit_descended`); or they are products in the embedding's own
-dimensions, which have nothing in common: each is a small fit (`fit_coordinates`). Under
-`protocol: paper` all but trees are fitted as in the released code (`protocols`).
+Products are in the embedding's own dimensions, which have nothing in common: each is a small fit
+(`fit_coordinates`). Under `protocol: paper` all but trees are fitted as in the released code, where
+products pass a linear map (`protocols`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bindscope.core.array_types import Doubles, Floats
 from bindscope.core.optional import import_version
@@ -33,7 +32,7 @@ from bindscope.fitting.lbfgs import Problem, descend
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.counting import TREES
 from bindscope.studies.concepts.decomposition import r_squared
-from bindscope.studies.concepts.learners import MLP, PaperMap, Structured, combined
+from bindscope.studies.concepts.learners import MLP, PaperMap, combined
 from bindscope.studies.concepts.protocols import paper_order, predict_at_best
 from bindscope.studies.concepts.recognition import Embedded, hits_of, scored
 from bindscope.studies.concepts.scenes import ObjectSplit, Scenes, split_objects
@@ -74,11 +73,11 @@ def fit_descended(
     z: Floats,
     scenes: Scenes,
     split: ObjectSplit,
-    model: nn.Module,
+    model: MLP,
     steps: int,
     device: str = "cpu",
 ) -> Fitted:
-    """Fit a learner of embeddings (n, d) to the training scenes of a split by full batches of Adam.
+    """Fit an MLP of embeddings (n, d) to the training scenes of a split by full batches of Adam.
 
     It is judged by its best validation loss or, where no scene validates, at the end. It has
     converged if its loss hardly fell in the second half of the steps.
@@ -232,22 +231,18 @@ def approximate(
     """
     if not len(split.train):
         return Fitted(np.full(z.shape, np.nan, np.float32))
-    kind, terms = approximator.kind, ("additive", approximator.kind)
+    kind = approximator.kind
     if kind in TREES:
         return _fit_trees(approximator, z, scenes, split)
     if score is not None:
         return _fit_as_released(approximator, z, scenes, split, device, score)
     if kind == "additive":
         return _fit_sums(z, scenes, split)
-    if kind != "mlp" and not approximator.rank:
+    if kind != "mlp":
+        terms = ("additive", kind)
         return fit_coordinates(z, scenes, split, terms, approximator.starts, device)
     generator = torch.Generator().manual_seed(split.seed)
-    shape = scenes.sizes, scenes.n_slots, z.shape[1]
-    model: nn.Module = (
-        MLP(*shape, approximator.widths, generator)
-        if kind == "mlp"
-        else Structured(*shape, terms, approximator.rank, generator)
-    )
+    model = MLP(scenes.sizes, scenes.n_slots, z.shape[1], approximator.widths, generator)
     return fit_descended(z, scenes, split, model, approximator.steps, device)
 
 

@@ -186,13 +186,10 @@ class Approximator(ConfigModel):
     widths: tuple[PositiveInt, ...] = Field(
         (256,), min_length=1, description="Hidden layers of `mlp`."
     )
-    rank: NonNegativeInt = Field(
-        0,
-        description="Dimensions of products before a linear map; 0: products in the embedding's "
-        "own dimensions.",
+    steps: PositiveInt = Field(
+        1000, description="Of `mlp`; with `protocol: paper` of all but trees."
     )
-    steps: PositiveInt = Field(1000, description="Of `mlp`, and of products with a map.")
-    starts: PositiveInt = Field(8, description="Of products without a map.")
+    starts: PositiveInt = Field(8, description="Of products.")
     components: PositiveInt = Field(64, description="Principal components that trees predict.")
     rounds: PositiveInt = Field(300, description="Trees of `forest`, rounds of boosters.")
 

@@ -100,7 +100,7 @@ def binding_complexity(product: Product) -> Work:
     for trained in product.inputs.get("weights", ()):
         runs = len(trained.content["coverages"]) * len(trained.content["seeds"])
     inputs, joined = 2 * sum(content["sizes"]), 2 * len(content["sizes"]) * dim
-    numbers, width = inputs * dim, 2 * how.get("rank", 0)
+    numbers, width = inputs * dim, 0
     if how["kind"] == "mlp":  # its first layer reads joined vectors
         width = sum(how["widths"])
         numbers += sum(a * b for a, b in pairwise([joined, *how["widths"], dim]))

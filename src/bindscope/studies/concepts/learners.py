@@ -12,10 +12,6 @@ from torch.nn.functional import embedding
 
 from bindscope.studies.concepts.config import Approximator
 
-# Of the first numbers in tables of values. At 1, as in the released code, what was never trained on
-# is predicted as a product of them: noise several times as large as the embedding.
-FIRST = 0.2
-
 
 def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
     """Add up (`additive`), multiply or join (`mlp`) the vectors of a scene's values.
@@ -36,40 +32,6 @@ def _product(factors: Tensor) -> Tensor:
     for i in range(1, factors.shape[1]):
         out = out * factors[:, i]
     return out
-
-
-class Structured(nn.Module):
-    """Sums of vectors of values, and products of others behind a linear map to `dim` dimensions."""
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        n_slots: int,
-        dim: int,
-        terms: Sequence[str],
-        rank: int,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self.n_slots = n_slots
-        self.tables, self.heads = nn.ParameterDict(), nn.ParameterDict()
-        for term in terms:
-            # Sums are in the embedding's own dimensions: a map behind them adds nothing.
-            width = dim if term == "additive" else rank
-            table = FIRST * torch.randn(n_slots * sum(sizes), width, generator=generator)
-            self.tables[term] = nn.Parameter(table)
-            if term != "additive":
-                head = torch.randn(rank, dim, generator=generator) / sqrt(rank)
-                self.heads[term] = nn.Parameter(head)
-        self.bias = nn.Parameter(torch.zeros(dim))
-
-    def forward(self, columns: Tensor) -> Tensor:
-        """Return embeddings (n, d) of scenes, rows of the tables (n, m C)."""
-        out: Tensor = self.bias
-        for term, table in self.tables.items():
-            part = combined(term, embedding(columns, table), self.n_slots)
-            out = out + (part @ self.heads[term] if term in self.heads else part)
-        return out
 
 
 class MLP(nn.Module):
@@ -99,7 +61,7 @@ class MLP(nn.Module):
             self.biases.append(nn.Parameter(torch.zeros(fan_out)))
 
     def forward(self, columns: Tensor) -> Tensor:
-        """Return embeddings (n, d); see `Structured.forward`."""
+        """Return embeddings (n, d) of scenes, rows of the tables (n, m C)."""
         first = self.weights[0].view(len(self.places), self.vectors.shape[1], -1)
         parts = zip(torch.split(self.vectors, self.places), first, strict=True)
         x: Tensor = embedding(columns, torch.cat([part @ weight for part, weight in parts])).sum(1)
@@ -132,7 +94,7 @@ class PaperMap(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, columns: Tensor) -> Tensor:
-        """Return embeddings (n, d) of scenes; see `Structured.forward`."""
+        """Return embeddings (n, d) of scenes; see `MLP.forward`."""
         parts = zip(self.terms, self.tables, strict=True)
         x = torch.cat([combined(term, table(columns), self.n_slots) for term, table in parts], 1)
         for layer in self.layers[:-1]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from bindscope.core.array_types import Integers
 from bindscope.studies.binding_id.engine import Rotate, Tokens
-from bindscope.studies.binding_id.experiment import Experiment, Notes
+from bindscope.studies.binding_id.experiment import ConditionClaim, Experiment, Notes
+from bindscope.studies.binding_id.names import EXCHANGED_KEYS, PLURALS
 from bindscope.studies.binding_id.plans import Batch, Plan, trial
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
 
@@ -54,4 +55,15 @@ def distance(batch: Batch, group: Group, tokens: Tokens | None = None) -> Intege
 
 
 EXPERIMENT = Experiment(plan, options=("shifts",), cells=True)
-NOTES = Notes(contexts=1)
+NOTES = Notes(
+    contexts=1,
+    claims=tuple(
+        ConditionClaim(
+            "works",
+            f"keys-{words}",
+            f"Answers stay when the keys of {words} swap positions",
+            ({"groups": group, **EXCHANGED_KEYS},),
+        )
+        for group, words in PLURALS.items()
+    ),
+)
