@@ -24,7 +24,7 @@ from bindscope.config.root import Config
 from bindscope.core.digests import digests_path, read_keys, write_digests
 from bindscope.studies.build import build
 
-pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 SUFFIXES = ("csv", "html", "parquet")
 FIT, REPORT = 7, 13  # in chaos.RULES
 # A fault, and the number of its target, a rule or a kind of file. `test_commands.py` repairs files
