@@ -202,39 +202,59 @@ def test_weights_from_a_corpus():
     expected = np.log([[0.5, 1e-12, 1e-12], [1e-12, 0.5, 1e-12]])
     assert corpus_log_weights(scenes, 2, 3) == pytest.approx(expected, abs=1e-12)
     assert corpus_log_weights(scenes, 2, 3)[0, 1] == log(1e-12)
-    with pytest.raises(BindscopeError, match="the corpus: has no object"):
-        corpus_log_weights(scenes[1:2], 2, 3)
-    with pytest.raises(BindscopeError, match="scene 2: names an object outside the 1 categories"):
-        corpus_log_weights([scenes[1], scenes[1], scenes[2]], 1, 3)
+
+
+EMPTY = np.zeros((0, 2), int)
+WIDE = table(8 * np.eye(6, dtype=int))
 
 
 @pytest.mark.parametrize(
-    ("scene", "message"),
+    ("scenes", "shape", "message"),
     [
-        (np.zeros((3, 3), int), r"scene 1: must be integers \(n, 2\), not int64 \(3, 3\)"),
-        (np.zeros((3, 2)), "scene 1: must be integers"),
-        (np.array([[0, -1]]), "scene 1: names an object outside the 2 categories and 2 values"),
-        (np.array([[2, 0]]), "scene 1: names an object outside"),
+        (
+            [EMPTY, np.zeros((3, 3), int)],
+            2,
+            r"scene 1: must be integers \(n, 2\), not int64 \(3, 3\)",
+        ),
+        ([EMPTY, np.zeros((3, 2))], 2, "scene 1: must be integers"),
+        (
+            [EMPTY, np.array([[0, -1]])],
+            2,
+            "scene 1: names an object outside the 2 categories and 2 values",
+        ),
+        ([EMPTY, np.array([[2, 0]])], 2, "scene 1: names an object outside"),
+        (  # before memory is taken
+            [np.stack([np.arange(24)] * 2, axis=1)],
+            24,
+            r"scene 0: .* take 16777216 states, and 1048576",
+        ),
+        ([WIDE], 6, r"scene 0: .* pairs of states, .*\n.*fewer objects"),
     ],
 )
-def test_scenes_of_another_form_are_refused(scene, message):
+def test_scenes_of_another_form_or_too_large_are_refused(scenes, shape, message):
     with pytest.raises(BindscopeError, match=message):
-        assignment_entropies([np.zeros((1, 2), int), scene], np.zeros((2, 2)))
+        assignment_entropies(scenes, np.zeros((shape, shape)))
 
 
-def test_weights_of_another_form_are_refused():
-    for weights in [np.zeros(3), np.array([[0.0, -np.inf]]), np.array([[np.nan]])]:
-        with pytest.raises(BindscopeError, match="must be finite logarithms"):
-            assignment_entropies([], weights)
-
-
-def test_scenes_that_are_too_large_are_refused_before_memory_is_taken(monkeypatch):
-    diagonal = np.stack([np.arange(24)] * 2, axis=1)
-    with pytest.raises(BindscopeError, match=r"scene 0: .* take 16777216 states, and 1048576"):
-        assignment_entropies([diagonal], np.zeros((24, 24)))
-    wide = table(8 * np.eye(6, dtype=int))
-    with pytest.raises(BindscopeError, match=r"scene 0: .* pairs of states, .*\n.*fewer objects"):
-        assignment_entropies([wide], np.zeros((6, 6)))
+def test_too_many_tables_are_refused(monkeypatch):
     monkeypatch.setattr(assignments, "MAX_TABLES", 10)
     with pytest.raises(BindscopeError, match=r"scene 1: .* tables to list, and 10 are allowed"):
-        assignment_entropies([wide[:0], table(np.full((3, 3), 2))], np.zeros((3, 3)))
+        assignment_entropies([EMPTY, table(np.full((3, 3), 2))], np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: corpus_log_weights([EMPTY], 2, 3), "the corpus: has no object"),
+        (
+            lambda: corpus_log_weights([EMPTY, EMPTY, np.array([[1, 1]])], 1, 3),
+            "scene 2: names an object outside the 1 categories",
+        ),
+        (lambda: assignment_entropies([], np.zeros(3)), "must be finite logarithms"),
+        (lambda: assignment_entropies([], np.array([[0.0, -np.inf]])), "must be finite logarithms"),
+        (lambda: assignment_entropies([], np.array([[np.nan]])), "must be finite logarithms"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(BindscopeError, match=message):
+        make()

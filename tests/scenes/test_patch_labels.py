@@ -1,6 +1,7 @@
 """Labels of patches: the mode over their pixels, by hand and against a loop over pixels."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -78,24 +79,36 @@ def test_agrees_with_counting_by_hand_in_blocks_of_any_size(
             assert labels.stuff[i, p] == (number > 0 and stuff[i, number - 1])
 
 
-@pytest.mark.parametrize("grid", [(3, 2), (2, 3), (0, 2), (8, 2)])
-def test_a_grid_that_does_not_divide_is_refused(grid: tuple[int, int]) -> None:
-    with pytest.raises(InputError, match=rf"4 x 4 pixels are not cut into {grid[0]} x {grid[1]}"):
-        check_grid((4, 4), grid, "photos")
+OF_THIRD = np.zeros((3, 2, 2), np.uint8)
+OF_THIRD[2, 0, 0] = 2
 
 
-def test_an_id_without_a_class_is_refused_with_its_image() -> None:
-    masks = np.zeros((3, 2, 2), np.uint8)
-    masks[2, 0, 0] = 5
-    with pytest.raises(InputError, match=r"masks, image 2: its mask holds id 5, and no class"):
-        patch_labels(masks, np.ones((3, 3)), np.zeros((3, 3)), (1, 1))
-    masks[2, 0, 0] = 2
-    unknown = np.ones((3, 3), int)
-    unknown[2, 1] = 0
-    with pytest.raises(InputError, match="image 2: its mask holds id 2"):
-        patch_labels(masks, unknown, np.zeros((3, 3)), (1, 1))
-
-
-def test_classes_that_do_not_belong_to_the_masks_are_refused() -> None:
-    with pytest.raises(InputError, match="masks of 2 images come with classes of shape"):
-        patch_labels(np.zeros((2, 2, 2), int), CLASSES, NO_STUFF, (1, 1))
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *(
+            (
+                lambda grid=grid: check_grid((4, 4), grid, "photos"),
+                rf"4 x 4 pixels are not cut into {grid[0]} x {grid[1]}",
+            )
+            for grid in ((3, 2), (2, 3), (0, 2), (8, 2))
+        ),
+        (
+            lambda: patch_labels(OF_THIRD, np.ones((3, 1)), np.zeros((3, 1)), (1, 1)),
+            r"masks, image 2: its mask holds id 2, and no class",
+        ),
+        (
+            lambda: patch_labels(
+                OF_THIRD, np.array([[1, 1], [1, 1], [1, 0]]), np.zeros((3, 2)), (1, 1)
+            ),
+            "image 2: its mask holds id 2",
+        ),
+        (
+            lambda: patch_labels(np.zeros((2, 2, 2), int), CLASSES, NO_STUFF, (1, 1)),
+            "masks of 2 images come with classes of shape",
+        ),
+    ],
+)
+def test_masks_that_do_not_fit_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
