@@ -36,7 +36,9 @@ def test_stuff_and_what_is_too_large_give_way_to_the_next_object() -> None:
     composed = compose(image, mask, (8, 8))
     assert composed is not None
     assert (composed.image[:11, :11] == image[3:14, 18:29]).all()
-    assert compose(image, mask, (8, 8), np.array([0, 1, 0])) is None  # the first has one patch
+    stuff = np.array([0, 1, 0])
+    assert compose(image, mask, (8, 8), stuff) is None  # the first has one patch
+    assert copies_arrays(image[None], mask[None], stuff[None], (8, 8), None, ["1"]) == {}
 
 
 @pytest.mark.parametrize("grid", [(7, 7), (8, 8)])

@@ -109,10 +109,13 @@ def copies_arrays(
     (n, P, d) by layer. Returns `copies-image`, and per layer ``copies-<layer>`` float32 (3, k, 3)
     and ``copies-variance-<layer>`` float32 (3,).
     """
-    images_of_copies = (
-        compose(image, mask, grid) for image, mask in zip(images, masks, strict=True)
+    of_images = [None] * len(images) if stuff is None else stuff
+    candidates = (
+        compose(image, mask, grid, of_image)
+        for image, mask, of_image in zip(images, masks, of_images, strict=True)
     )
-    if (composed := next(filter(None, images_of_copies), None)) is None:
+    composed = next(filter(None, candidates), None)
+    if composed is None:
         return {}
     arrays: dict[str, NDArray[Any]] = {"copies-image": composed.image}
     tokens = tokens_of(composed.image[None])

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import minimize
 from scipy.special import expit
 from torch import Tensor
 
@@ -33,7 +34,7 @@ from bindscope.studies.same_object.scores import (
 )
 
 BITS = 12  # last ones of a logit (of 23), which decide nothing where many are counted together
-NEWTON, ENOUGH = 100, 1e-10  # steps, and the change of weights with which they end
+ENOUGH = 1e-10  # slope of the mean loss with which a fit ends
 
 
 class Calibration(NamedTuple):
@@ -54,7 +55,7 @@ def calibrated(scorer: Scorer, pairs: PatchPairs) -> Calibration:
 
 
 def platt(logits: npt.NDArray[np.float32], same: npt.NDArray[np.bool_]) -> Calibration:
-    """Fit Platt's map by Newton's method, with his targets, which no split is too easy for.
+    """Fit Platt's map with his targets, which no split is too easy for.
 
     Logits (P,) that are not finite do not count. Those surer than the targets count as these: else
     the few pairs that a form is unboundedly sure of (logits of 1,500 where a class has one object)
@@ -73,34 +74,22 @@ def platt(logits: npt.NDArray[np.float32], same: npt.NDArray[np.bool_]) -> Calib
     centre = float(weights @ means / n)
     spread = float(np.sqrt(weights @ (means - centre) ** 2 / n)) or 1.0
     x = np.stack([(means - centre) / spread, np.ones(len(means))])
-    theta = np.array([0.0, np.log((n_same + 0.5) / (n - n_same + 0.5))])
-    for _ in range(NEWTON):
-        theta, step = _newton(theta, x, weights, hits)
-        if np.abs(step).max() < ENOUGH:
-            break
-    scale = float(theta[0]) / spread
-    return Calibration(scale, float(theta[1]) - scale * centre)
 
+    def loss(theta: Doubles) -> float:
+        z = theta @ x
+        return float(weights @ np.logaddexp(0, z) - hits @ z) / n
 
-def _newton(
-    theta: npt.NDArray[np.float64],
-    x: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
-    hits: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Take a Newton step of a logistic regression on rows x (p, k), halved until the loss falls."""
+    def slope(theta: Doubles) -> Doubles:
+        return np.asarray(x @ (weights * expit(theta @ x) - hits) / n)
 
-    def loss(at: npt.NDArray[np.float64]) -> float:
-        z = at @ x
-        return float(weights @ np.logaddexp(0, z) - hits @ z)
+    def curvature(theta: Doubles) -> Doubles:
+        p = expit(theta @ x)
+        return np.asarray((x * (weights * p * (1 - p))) @ x.T / n)
 
-    p = expit(theta @ x)
-    slope = x @ (weights * p - hits)
-    hessian = (x * (weights * p * (1 - p))) @ x.T + 1e-12 * weights.sum() * np.eye(len(x))
-    step, before = np.linalg.solve(hessian, slope), loss(theta)
-    while loss(theta - step) > before and np.abs(step).max() >= ENOUGH:
-        step = step / 2
-    return theta - step, step
+    begin = np.array([0.0, np.log((n_same + 0.5) / (n - n_same + 0.5))])
+    solution = minimize(loss, begin, method="trust-exact", jac=slope, hess=curvature, tol=ENOUGH)
+    scale = float(solution.x[0]) / spread
+    return Calibration(scale, float(solution.x[1]) - scale * centre)
 
 
 FARTHEST = (1.5, 3.0, 6.0, 12.0)  # the largest distance of each bin

@@ -24,7 +24,6 @@ from torch import Tensor
 from bindscope.config.models import Controlled, Zoo
 from bindscope.core.array_types import Doubles
 from bindscope.core.errors import ModelError
-from bindscope.core.interfaces import Edit
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import (
@@ -300,14 +299,11 @@ def pretraining_losses(
         return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
 
     def edits_of(what: SubspaceEdit) -> EditFactory:
-        def make_edits(visible: TokenSources) -> Mapping[int, Edit]:
-            def edited(tokens: Tensor) -> Tensor:
-                sources = visible.scenes.to(tokens.device), visible.patches.to(tokens.device)
-                return editor.edited(tokens, what, *sources)
+        def edited(visible: TokenSources, tokens: Tensor) -> Tensor:
+            sources = visible.scenes.to(tokens.device), visible.patches.to(tokens.device)
+            return editor.edited(tokens, what, *sources)
 
-            return {test.layer: edited}
-
-        return make_edits
+        return lambda visible: {test.layer: partial(edited, visible)}
 
     return {
         what: evaluation.bits(images, objects, what and edits_of(what)) for what in (None, *edits)

@@ -218,31 +218,41 @@ def fitted_form(
 # --- Families ---
 
 
-def fitted_positions(
-    pairs: Sequence[PatchPairs],
-    l2: Sequence[float],
-    steps: int,
+def climb(
+    forms: Sequence[PairForm],
+    pairs: tuple[PairSplit, PairSplit],
+    config: ConvexScorer,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[PairForm, Optimum]:
-    """Fit a table of offsets and positions, and then a number of each couple of positions too."""
-    train, val = (CoupleCounts.count(split) for split in pairs)
-    table, of_couples = (
-        PositionTable(train.data.grid, train.curvature),
-        CoupleTable(train.curvature),
-    )
-    form = PairForm([table])
-    theta, short = start(form.size, train), 0.0
-    for richer in (form, PairForm([table, of_couples])):
-        problem = PairProblem(richer, (train, val), richer.join(form.split(theta)))
-        optimum = follow_path(problem, l2, steps, checkpoints, short)
+    """Fit forms, each from the optimum of the one before, which it contains; return the last.
+
+    The first one starts from the constant of train's share of pairs of the same object.
+    """
+    form = forms[0]
+    theta, short = start(form.size, pairs[0]), 0.0
+    for richer in forms:
+        weights = form.split(theta)
+        if "diagonal" in weights:
+            weights["matrix"] = torch.diag(weights["diagonal"])
+        problem = PairProblem(richer, pairs, richer.join(weights))
+        optimum = follow_path(problem, config.l2, config.steps, checkpoints, short)
         form, theta, short = richer, optimum.theta, optimum.short
     return form, optimum
 
 
+def fitted_positions(
+    pairs: Sequence[PatchPairs], config: ConvexScorer, checkpoints: Checkpoints | None = None
+) -> tuple[PairForm, Optimum]:
+    """Fit a table of offsets and positions, and then a number of each couple of positions too."""
+    train, val = (CoupleCounts.count(split) for split in pairs)
+    table = PositionTable(train.data.grid, train.curvature)
+    forms = [PairForm([table]), PairForm([table, CoupleTable(train.curvature)])]
+    return climb(forms, (train, val), config, checkpoints)
+
+
 def fit_position(config: PositionScorer, task: FitTask) -> list[FittedProbe]:
     """Fit the scorer of positions."""
-    fit = fitted_positions(task.pairs(None), config.l2, config.steps, task.checkpoints)
-    return [fitted_form(*fit)]
+    return [fitted_form(*fitted_positions(task.pairs(None), config, task.checkpoints))]
 
 
 LADDER = ("linear", "diagonal", "quadratic")
@@ -274,17 +284,10 @@ class Fit:
         return follow_path(problem, config.l2, config.steps, self.checkpoints, short)
 
     def climb(self, top: str) -> tuple[PairForm, Optimum]:
-        """Fit the forms of the ladder up to one, from the constant of train's share of pairs."""
-        form = form_of("linear", self.covariance)
-        theta, short = start(form.size, self.pairs[0]), 0.0
-        for name in LADDER[: LADDER.index(top) + 1]:
-            weights = form.split(theta)
-            form = form_of(name, self.covariance)
-            if name == "quadratic":
-                weights["matrix"] = torch.diag(weights["diagonal"])
-            optimum = self.follow(form, form.join(weights), short)
-            theta, short = optimum.theta, optimum.short
-        return form, optimum
+        """Fit the forms of the ladder up to one."""
+        names = LADDER[: LADDER.index(top) + 1]
+        forms = [form_of(name, self.covariance) for name in names]
+        return climb(forms, self.pairs, self.config, self.checkpoints)
 
 
 def form_of(name: str, covariance: Covariance) -> PairForm:
@@ -398,9 +401,7 @@ def fit_quadratic_position(
     """
     this = Fit.begin(config, task, scaling)
     quadratic, of_tokens = this.climb("quadratic")
-    positions, of_positions = fitted_positions(
-        this.pairs, config.l2, config.steps, task.checkpoints
-    )
+    positions, of_positions = fitted_positions(this.pairs, config, task.checkpoints)
     if first_of_image is not None:
         columns = image_columns(first_of_image, task)
         positions, of_positions = times_image(this, columns, positions, of_positions)
