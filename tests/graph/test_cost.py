@@ -19,7 +19,6 @@ from bindscope.cli import main
 from bindscope.commands import cost, hours
 from bindscope.config.root import Config
 from bindscope.config.training import Architecture
-from bindscope.core.digests import write_digests
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.job import BENCHMARKS
@@ -123,31 +122,6 @@ def test_a_job_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert text.startswith("config.yaml: ")
     assert largest.path() in text
     assert f"mem_mb={largest.work.memory_mb}" in text
-
-
-def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    graph = planned()
-    monkeypatch.chdir(tmp_path)
-    for product in graph.products.values():
-        path = Path(product.path())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        write_digests([str(path)], product.keys)
-    cost.refuse_too_large(graph, 1, "config.yaml")
-    assert cost.would_run(graph) == []
-    fit = a_fit(graph)
-    Path(fit.path()).unlink()
-    remade = cost.would_run(graph)
-    assert fit in remade
-    assert {product.rule for product in remade} <= {
-        "fit",
-        "attention",
-        "table",
-        "figure",
-        "report",
-    }
-    with pytest.raises(ConfigError, match=re.escape(fit.path())):
-        cost.refuse([fit], 1, "config.yaml")
 
 
 def test_a_tower_of_texts_is_loaded_with_that_of_images() -> None:

@@ -142,13 +142,19 @@ def test_a_canvas_too_small_for_any_arrangement_is_refused(placement: str) -> No
         _dataset(**{**sizes, "size_px": least}, placement=placement)
 
 
-def test_codes_and_datasets_that_cannot_be_drawn_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no render section"):
-        render_scenes(_dataset().model_copy(update={"render": None}), "train", 0, _codes(1, 1))
-    with pytest.raises(ConfigError, match="36 cells"):
-        render_scenes(_dataset(), "train", 0, _codes(1, 1, side=5))
-    with pytest.raises(ConfigError, match=r"scene 6: has 10 objects.*allows 9"):
-        render_scenes(_dataset(), "train", 5, _codes(2, np.array([9, 10])))
+@pytest.mark.parametrize(
+    ("drawn", "codes", "message"),
+    [
+        (_dataset().model_copy(update={"render": None}), _codes(1, 1), "no render section"),
+        (_dataset(), _codes(1, 1, side=5), "36 cells"),
+        (_dataset(), _codes(2, np.array([9, 10])), r"scene 6: has 10 objects.*allows 9"),
+    ],
+)
+def test_codes_and_datasets_that_cannot_be_drawn_are_refused(
+    drawn: Dataset, codes: np.ndarray, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        render_scenes(drawn, "train", 5, codes)
 
 
 def test_a_shard_is_written_block_by_block(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -84,26 +84,40 @@ def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> N
     assert (images[archive] == images[tmp_path / "clevr"]).all()
 
 
-def test_damaged_files_are_named(tmp_path: Path) -> None:
+ARCHIVE, SCENES = "CLEVR_v1.0.zip", "clevr/scenes/CLEVR_train_scenes.json"
+
+
+def flip(content: bytes) -> bytes:
+    place = max(content.find(b'"image_index"'), 200)
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        (ARCHIVE, lambda content: content[: len(content) // 2], "zip: is no whole zip archive"),
+        (ARCHIVE, flip, r"CLEVR_train_scenes\.json|CLEVR_v1\.0\.zip"),
+        (
+            SCENES,
+            lambda content: content[: len(content) // 2],
+            r"train_scenes\.json, scenes \d: is no whole JSON",
+        ),
+        (
+            SCENES,
+            lambda content: content.replace(b'"objects"', b'"things"', 1),
+            r"train_scenes\.json, scenes 0: is no scene of CLEVR",
+        ),
+    ],
+)
+def test_damaged_files_are_named(
+    name: str, damage: Callable[[bytes], bytes], message: str, tmp_path: Path
+) -> None:
     write_clevr(tmp_path / "clevr")
-    archive = zipped(tmp_path / "clevr", tmp_path / "CLEVR_v1.0.zip")
-    content = archive.read_bytes()
-    archive.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match=r"CLEVR_v1\.0\.zip: is no whole zip archive"):
-        read_source(dataset(archive))
-    flipped = bytearray(content)
-    flipped[content.index(b'"image_index"') if b'"image_index"' in content else 200] ^= 1
-    archive.write_bytes(flipped)
-    with pytest.raises(InputError, match=r"CLEVR_train_scenes\.json|CLEVR_v1\.0\.zip"):
-        read_source(dataset(archive))
-    scenes = tmp_path / "clevr" / "scenes" / "CLEVR_train_scenes.json"
-    text = scenes.read_text()
-    scenes.write_text(text[: len(text) // 2])
-    with pytest.raises(InputError, match=r"train_scenes\.json, scenes \d: is no whole JSON"):
-        read_source(dataset(tmp_path / "clevr"))
-    scenes.write_text(text.replace('"objects"', '"things"', 1))
-    with pytest.raises(InputError, match=r"train_scenes\.json, scenes 0: is no scene of CLEVR"):
-        read_source(dataset(tmp_path / "clevr"))
+    zipped(tmp_path / "clevr", tmp_path / ARCHIVE)
+    path = tmp_path / name
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InputError, match=message):
+        read_source(dataset(path if name == ARCHIVE else tmp_path / "clevr"))
 
 
 def test_planning_reads_the_scene_files_and_no_image(tmp_path: Path) -> None:
