@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "config/presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 # Figure of the paper (or ours) -> the presets that are for it, without `_small`.
 FIGURE_OF = {
-    "main_table": ("tokens", "attention", "training"),
+    "main_table": ("tokens", "attention", "training", "breakdown"),
     "layers": ("layers",),
     "complexity": ("complexity",),
     "resolution": ("resolution",),

@@ -367,6 +367,7 @@ def write_fit(folder, model, probe, names):
     scenes = np.linspace(3, 5, 20) + 1.5 * (probe == "shared")
     losses = {
         "0.chained_loss_bits": np.linspace(0, 1, 11),
+        "0.chained_prior_bits": np.ones(11),
         "0.object_bits_of_scenes": scenes,
     }
     save_file(losses, base.with_suffix(".details.safetensors"))

@@ -145,6 +145,8 @@ def write_fit(
         log.info("seed %d: %s", result.seed, _summary(row))
         for target, losses in result.head_losses.items():
             details[f"{result.seed}.{target}_loss_bits"] = losses
+        for target, losses in result.anchor_head_losses.items():
+            details[f"{result.seed}.{target}_prior_bits"] = losses
     if names.get("control") != "shuffled_labels":
         features = whole(data.test.features)
         of_scenes = {r.seed: r.losses["object"] for r in results if "object" in r.losses}

@@ -16,6 +16,7 @@ from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.figures import FEWEST_POINTS
 from bindscope.graph.shared import Shared
+from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_information.config import InformationSection, problems
 from bindscope.studies.binding_information.names import is_positive_control
 from bindscope.studies.binding_information.products import STEPS, add_products
@@ -178,6 +179,17 @@ def _training(graph: Graph, shared: Shared, section: InformationSection) -> Requ
         {"training": graph.select("training"), "fits": fits},
         _order(shared, section),
         {"training": ("history",), "fits": ("history",)},
+    )
+
+
+def _breakdown(graph: Graph, shared: Shared, section: InformationSection) -> Request | None:
+    if not (fits := last_layer_fits(graph, shared)):
+        return None
+    names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
+    content = {"groups": {name: value_names(dataset) for name, dataset in names.items()}}
+    details = dict.fromkeys(("fits", "nulls"), ("details",))
+    return _about_table(
+        graph, shared, section, content, details, fits=fits, nulls=graph.select("null")
     )
 
 
@@ -362,6 +374,15 @@ STUDY = Study(
             "scenes; dotted: entropy; dashed: fitted asymptote, no bound. "
             "A line that still rises means that more training scenes would decode more.",
             _learning_curve,
+        ),
+        _figure(
+            "figures.breakdown:breakdown",
+            "Decoded bits by feature group",
+            "Bits per scene that a probe saves over the scene distribution, added up over the "
+            "values of each feature group, and over objects beyond the features. Boxes: bits "
+            "without a representation. Means over test scenes, without intervals. Compare models "
+            "within a column.{\u2212| Negative: worse than the distribution alone.}",
+            _breakdown,
         ),
         _figure(
             "figures.truth:calibration",

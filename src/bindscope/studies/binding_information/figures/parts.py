@@ -239,10 +239,28 @@ def _bars(axes: Axes, y: float, here: Quoted, boxes: Sequence[Box]) -> None:
 
 
 def part_bar(axes: Axes, y: float, box: Box, value: float, words: str, **look: Any) -> None:
-    """Draw what is decoded of a part, bits, in its box, with words in the longer part of that."""
-    name, start, bits = WORDS[box.part], box.start, box.bits
+    """Draw what is decoded of a part, bits, in its box, and say it in words."""
+    name, color = WORDS[box.part], COLORS[box.part]
+    bar_in_box(axes, y, box.start, box.bits, value, words, name=name, color=color, **look)
+
+
+def bar_in_box(
+    axes: Axes,
+    y: float,
+    start: float,
+    bits: float,
+    value: float,
+    words: str,
+    *,
+    name: str,
+    **look: Any,
+) -> None:
+    """Draw a bar in a box `bits` wide, with words in the longer of its two parts.
+
+    `name` is that of both: what is decoded, and all there is.
+    """
     axes.barh(y, bits, _BAR, left=start, **_OUTLINE)[0].set_label(f"entropy of {name}")
-    bar = axes.barh(y, value, _BAR, left=start, linewidth=0, color=COLORS[box.part], **look)
+    bar = axes.barh(y, value, _BAR, left=start, linewidth=0, **look)
     bar[0].set_label(f"{name} decoded{', at least' if words.startswith(AT_LEAST) else ''}")
     inside = value > _WIDE * bits
     axes.annotate(

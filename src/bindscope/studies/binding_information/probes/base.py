@@ -144,8 +144,8 @@ class FitResult:
     head_losses
         Target -> test loss of every head in BITS, averaged over scenes, float64 (heads,). The first
         n heads of `chained` are feature heads, the last K object heads.
-    anchor_losses
-        As `losses`, of the anchors alone, where probes start from them: what the exact prior pays.
+    anchor_losses, anchor_head_losses
+        The same of the anchors alone, where probes start from them: what the exact prior pays.
     val_loss_bits
         Target, and parts of `chained` -> validation loss in bits per scene, of the same weights;
         of parts with anchors without what a scene gains by its part in the choice of a ridge.
@@ -183,5 +183,6 @@ class FitResult:
     feature_probe: str
     target_flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     anchor_losses: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    anchor_head_losses: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     prior_weights: dict[str, float] = field(default_factory=dict)
     control_coefficients: dict[str, float] = field(default_factory=dict)

@@ -42,7 +42,7 @@ from bindscope.studies.binding_information.probes.runs import (
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
 NOTHING = np.empty(0)
-UNFITTED = PartEvaluation(NOTHING, NOTHING, NOTHING, None, nan, nan)
+UNFITTED = PartEvaluation(NOTHING, NOTHING, NOTHING, NOTHING, None, nan, nan)
 
 
 @denormals.flushed()
@@ -180,6 +180,11 @@ def _result(probe: AnyProbe, source: ProbeSource, runs: list[ProbeRun]) -> FitRe
         losses={name: part.scenes for name, part in parts.items()},
         head_losses={
             t.name: np.concatenate([parts[part.name].heads for part in t.parts]) for t in targets
+        },
+        anchor_head_losses={
+            t.name: np.concatenate([parts[part.name].anchor_heads for part in t.parts])
+            for t in targets
+            if t.parts[0].anchored
         },
         anchor_losses={n: part.anchors for n, part in parts.items() if len(part.anchors)},
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},

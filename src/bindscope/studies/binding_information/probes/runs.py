@@ -131,8 +131,8 @@ def validate(runs: Sequence[ProbeRun], source: ProbeSource, batch: int) -> list[
 class PartEvaluation:
     """Losses of one run on a split in bits, gathered batch by batch.
 
-    Of scenes, summed over heads, float64 (N,), of the anchors alone too, where there are such; of
-    heads, averaged over scenes, float64 (heads,). With a `prior_weight` losses are those of
+    Of scenes, summed over heads, float64 (N,); of heads, averaged over scenes, float64 (heads,);
+    both of the anchors alone too, where there are such. With a `prior_weight` losses are those of
     the mixture of whole codes with the prior that the anchors are; it predicts bit after bit too.
     Shares are of bits that are right at threshold 0, and of scenes all of whose bits are.
     """
@@ -140,6 +140,7 @@ class PartEvaluation:
     scenes: npt.NDArray[np.float64]
     heads: npt.NDArray[np.float64]
     anchors: npt.NDArray[np.float64]
+    anchor_heads: npt.NDArray[np.float64]
     prior_weight: float | None = None
     accuracy: float = 0.0
     exact_match: float = 0.0
@@ -151,6 +152,7 @@ class PartEvaluation:
         if anchors is not None:
             priors = bits_lost(anchors, truth).double().cpu().numpy()
             self.anchors[scenes] = priors.sum(1)
+            self.anchor_heads += priors.sum(0)
             if self.prior_weight is not None:
                 losses = _mixed(losses, priors, self.prior_weight)
         self.scenes[scenes] = losses.sum(1)
@@ -190,6 +192,7 @@ def evaluate(
             np.empty(n),
             np.zeros(part.count),
             np.empty(n * part.anchored),
+            np.zeros(part.count * part.anchored),
             (prior_weights or {}).get(part.name),
         )
         for run in runs
@@ -210,6 +213,7 @@ def evaluate(
         here.accuracy /= n * len(here.heads)
         here.exact_match /= n
         here.heads /= n
+        here.anchor_heads /= n
     return losses
 
 
