@@ -7,6 +7,7 @@ to the nearest. Zero has no sign, and a minus is a real one (U+2212).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from math import ceil, floor, isnan
 
 DECIMALS = 2  # of a number in bits: with fewer, 9.48 of 9.49 is all
@@ -40,6 +41,12 @@ def p_value(value: float | None) -> str:
     if value < SMALLEST_P:
         return f"<\u00a0{SMALLEST_P}"
     return number(value, ".3f" if value < 0.1 else ".2f")
+
+
+def with_interval(ends: Iterable[float], form: str = ".2f", unit: str = "") -> str:
+    """Write a number and, where it has one, its interval: "0.32 (0.11 to 0.48)"."""
+    value, low, high = (number(end, form) for end in ends)
+    return f"{value}{unit} ({low} to {high})" if low and high else f"{value}{unit}"
 
 
 def at_least(value: float, decimals: int = DECIMALS) -> str:

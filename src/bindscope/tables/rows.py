@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = dict[str, Any]
+ENDS = ("", "_low", "_high")  # of the columns of a number and its interval
 PathLike = str | os.PathLike[str]
 
 _KEYS = {"spec_key": "configuration", "code_key": "version of the code"}
@@ -76,6 +78,17 @@ def rows_with(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
     for name, value in conditions.items():
         table = table[table[name].eq(value).fillna(False).astype(bool)]
     return table
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return a number as rows have it: None where there is none."""
+    return float(value) if value is not None and isfinite(value) else None
+
+
+def interval_columns(name: str, estimate: Sequence[float] | None) -> Row:
+    """Return the columns of a number and the ends of its interval; None where there is none."""
+    values = estimate or (None, None, None)
+    return {f"{name}{end}": finite_or_none(x) for end, x in zip(ENDS, values, strict=True)}
 
 
 def rerun(path: PathLike) -> str:

@@ -29,8 +29,8 @@ from bindscope.studies.concepts.measure import concepts
 from bindscope.studies.concepts.protocols import (
     fit_paper_probes,
     paper_order,
-    paper_parts,
     predict_at_best,
+    split_by_protocol,
 )
 from bindscope.studies.concepts.published import COLUMNS
 from bindscope.studies.concepts.recognition import Embedded
@@ -77,7 +77,7 @@ def test_scores_of_probes_have_neither_offset_nor_constant(released: Embedded) -
 
 def test_splits_and_edits_are_those_of_the_released_loops() -> None:
     order = torch.randperm(len(SCENES), generator=torch.Generator().manual_seed(0)).tolist()
-    parts = paper_parts(len(SCENES))
+    parts = split_by_protocol(SCENES, "scenes", "paper")
     assert parts.probed.tolist() == sorted(order[:90])
     assert parts.read.tolist() == sorted(order[90:])
     mixed = SCENES.take(np.array(order))

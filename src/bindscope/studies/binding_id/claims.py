@@ -32,7 +32,7 @@ from bindscope.studies.binding_id.registry import EXPERIMENTS, find_notes
 from bindscope.studies.binding_id.views import MODEL, costly, named, of_all_layers
 from bindscope.tables.numbers import percent
 from bindscope.tables.quoted import TableRow
-from bindscope.tables.rows import rows_with
+from bindscope.tables.rows import ENDS, rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
 CARRIES = 0.05
@@ -44,7 +44,6 @@ TIES = {
 }
 EMPTY = "the edit is empty"
 _MORE = f"more than {percent(WORKS)} of the answers"
-_ENDS = ("", "_low", "_high")
 _READ = [
     "experiment",
     "trial",
@@ -62,7 +61,7 @@ _READ = [
     *(
         f"{name}{end}"
         for name in ("share", "own", "change", "effect", "unpredicted")
-        for end in _ENDS
+        for end in ENDS
     ),
 ]
 
@@ -330,7 +329,7 @@ def _effect(
     average out over seeds.
     """
     reason = EMPTY if any(seed.get("length") == 0 for seed in seeds) else ""
-    ends = [[seed.get(f"{column}{end}") for end in _ENDS] for seed in seeds]
+    ends = [[seed.get(f"{column}{end}") for end in ENDS] for seed in seeds]
     values = np.array(ends, np.float64)
     if margin:
         values = margin * (values - WORKS)

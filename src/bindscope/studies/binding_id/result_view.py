@@ -17,8 +17,8 @@ from bindscope.studies.binding_id.claims import CLAIMS, claim_effects, too_few_r
 from bindscope.studies.binding_id.names import AGAINST, EXCHANGED_KEYS, HIDDEN
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.views import summaries
-from bindscope.tables.numbers import number
-from bindscope.tables.rows import Row, rows_with
+from bindscope.tables.numbers import number, with_interval
+from bindscope.tables.rows import ENDS, Row, rows_with
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill, in which models differ.
@@ -130,9 +130,7 @@ def summarize(result: Result) -> Summary:
 
 
 def _percent(row: Any, name: str) -> str:
-    value, low, high = (100 * row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    text, *ends = (number(share, ".1f") for share in (value, low, high))
-    return f"{text} %" + (f" ({' to '.join(ends)})" if all(ends) else "")
+    return with_interval((100 * row[f"{name}{end}"] for end in ENDS), ".1f", " %")
 
 
 def _before(row: Mapping[Any, Any]) -> str:

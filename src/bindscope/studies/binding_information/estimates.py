@@ -60,6 +60,7 @@ from bindscope.studies.binding_information.quantities import (
 )
 from bindscope.tables.flags import flag_text
 from bindscope.tables.quantities import Quantity
+from bindscope.tables.rows import finite_or_none
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,13 +115,16 @@ def estimate(
     losses |= {p: g.prior_losses for p, g in gained.items() if result.prior_weights[p] == 1}
     scores = losses | {f"prior_{part}": gain.prior_losses for part, gain in gained.items()}
     scores |= {f"gain_{part}": gain.gains for part, gain in gained.items()}
-    means = {name: _finite(float(values.mean())) for name, values in scores.items()}
+    means = {name: finite_or_none(float(values.mean())) for name, values in scores.items()}
     means = _within(means, gained)
     row: dict[str, Any] = {
         "seed": result.seed,
         **{name: prior.get(name) for name in ENTROPIES},
         **_losses(means, prior),
-        **{loss.validation: _finite(result.val_loss_bits.get(n)) for n, loss in LOSSES.items()},
+        **{
+            loss.validation: finite_or_none(result.val_loss_bits.get(n))
+            for n, loss in LOSSES.items()
+        },
     }
     bound = lower_bound_probe(result.val_loss_bits)
     row |= {q.value: value for q, value in _estimates(means, prior, bound).items()}
@@ -140,7 +144,7 @@ def _outcome(
     """Return accuracies, steps and flags, and `parts`; see `estimate`."""
     flags = without_collapsed(result.target_flags) if nothing_to_learn else result.target_flags
     return {
-        **{share.value: _finite(result.shares[share.name]) for share in SHARES},
+        **{share.value: finite_or_none(result.shares[share.name]) for share in SHARES},
         "feature_probe": result.feature_probe,
         "steps": result.steps,
         "flags": flag_text([*chain(*flags.values()), *above_prior(row)]),
@@ -355,7 +359,3 @@ def _intervals(
         intervals[quantity.low] = None if missing else interval(lows[quantity])[0]
         intervals[quantity.high] = None if missing else interval(samples)[1]
     return intervals
-
-
-def _finite(value: float | None) -> float | None:
-    return float(value) if value is not None and np.isfinite(value) else None

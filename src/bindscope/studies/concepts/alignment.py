@@ -17,14 +17,13 @@ import numpy as np
 from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
-from bindscope.statistics.bootstrap import Interval
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.concepts.decomposition import first_greatest
 from bindscope.studies.concepts.editing import derangement
 from bindscope.studies.concepts.recognition import Embedded, unit
-from bindscope.studies.concepts.set_separation import number, scalar
+from bindscope.studies.concepts.set_separation import scalar
 from bindscope.studies.concepts.vectors import object_vectors, value_vectors
-from bindscope.tables.rows import Row
+from bindscope.tables.rows import Row, interval_columns
 
 NEGLIGIBLE = 1e-9  # of the largest singular value
 PERMUTATIONS = 20
@@ -97,11 +96,11 @@ def align(first: Floats, second: Floats, fitted: Integers, held_out: Integers) -
     gain = mean_interval(cosines["orthogonal"] - cosines["permuted"], possible=(-2.0, 2.0))
     for name, some in similar.items():
         cosine = mean_interval(cosines[name], possible=(-1.0, 1.0))
-        against = _interval("gain", gain) if name == "orthogonal" else {}
+        against = interval_columns("gain", gain) if name == "orthogonal" else {}
         rows = (
             {
                 **scalar("cosine", cosine.value, n, skipped),
-                **_interval("value", cosine),
+                **interval_columns("value", cosine),
                 **against,
                 "n_resampled": n,
             },
@@ -109,11 +108,6 @@ def align(first: Floats, second: Floats, fitted: Integers, held_out: Integers) -
             scalar("retrieval_of_all", _hit_rate(some), n, skipped, 1 / len(candidates)),
         )
         yield from ({"variant": name, **row} for row in rows)
-
-
-def _interval(name: str, estimate: Interval) -> Row:
-    ends = (("", estimate.value), ("_low", estimate.low), ("_high", estimate.high))
-    return {f"{name}{end}": number(value) for end, value in ends}
 
 
 def _hit_rate(similar: list[Doubles]) -> float:

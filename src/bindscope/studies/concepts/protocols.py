@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from bindscope.core.array_types import Doubles, Floats, Integers
 from bindscope.fitting.adam import Adam
 from bindscope.studies.concepts.counting import Protocol, SplitBy
-from bindscope.studies.concepts.scenes import PROBED, Parts, Scenes, split_scenes
+from bindscope.studies.concepts.scenes import Parts, Scenes, parts_by_scene, split_scenes
 
 RATE = 1e-2
 EDITS_SEED = 42
@@ -32,21 +32,12 @@ def paper_permutation(n: int, seed: int = 0) -> Integers:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).numpy()
 
 
-def paper_parts(n: int, seed: int = 0) -> Parts:
-    """Split n scenes in the order of the data set: probes are fitted on 40 %, judged by the rest.
-
-    Vectors are estimated from all scenes and scored on all.
-    """
-    order, every, cut = paper_permutation(n, seed), np.arange(n), int(PROBED * n)
-    return Parts(every, np.sort(order[:cut]), every, np.sort(order[cut:]))
-
-
 def split_by_protocol(
     scenes: Scenes, split_by: SplitBy, protocol: Protocol, seed: int = 0
 ) -> Parts:
     """Split scenes as the protocol does; `split_by` and `seed` as in `scenes.split_scenes`."""
     if protocol == "paper":
-        return paper_parts(len(scenes), seed)
+        return parts_by_scene(paper_permutation(len(scenes), seed))
     return split_scenes(scenes, split_by, seed)
 
 

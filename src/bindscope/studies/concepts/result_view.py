@@ -16,7 +16,7 @@ from bindscope.figures.style import styled
 from bindscope.statistics.claims import Effect
 from bindscope.studies.concepts.claims import CLAIMS, ESTIMATOR, effects
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA, OF_A_RUN
-from bindscope.tables.numbers import number
+from bindscope.tables.numbers import number, with_interval
 from bindscope.tables.rows import Row, rows_with
 from bindscope.tables.schema import frame_of, label
 
@@ -129,8 +129,7 @@ def _gain(row: Mapping[Any, Any]) -> str:
     gain, low, high = (100 * row[name] for name in ("gain", "gain_low", "gain_high"))
     if pd.isna(gain):
         return "-"
-    value, *ends = (number(points, "+.1f") for points in (gain, low, high))
-    return value + (f" ({' to '.join(ends)})" if all(ends) else "")
+    return with_interval((gain, low, high), "+.1f")
 
 
 @styled

@@ -183,6 +183,12 @@ class Parts:
     read: Integers  # probes of embeddings as they are, and queries, are scored on them
 
 
+def parts_by_scene(order: Integers) -> Parts:
+    """Fit probes on the first scenes of an order, judge them by the others; score sums on all."""
+    every, cut = np.arange(len(order)), int(PROBED * len(order))
+    return Parts(every, np.sort(order[:cut]), every, np.sort(order[cut:]))
+
+
 def split_scenes(scenes: Scenes, by: SplitBy = "objects", seed: int = 0) -> Parts:
     """Draw the parts.
 
@@ -190,15 +196,12 @@ def split_scenes(scenes: Scenes, by: SplitBy = "objects", seed: int = 0) -> Part
     sets. By `scenes`, as in the paper: probes are fitted on some scenes and judged by the others;
     vectors are estimated from all scenes and scored on all of them.
     """
-    every = np.arange(len(scenes))
     if by == "scenes":
-        order = rng(seed, len(scenes)).permutation(len(scenes))
-        cut = int(PROBED * len(scenes))
-        return Parts(every, np.sort(order[:cut]), every, np.sort(order[cut:]))
+        return parts_by_scene(rng(seed, len(scenes)).permutation(len(scenes)))
     distinct, of_set = np.unique(scenes.unordered, return_inverse=True)
     place = rng(seed, len(distinct)).permutation(len(distinct))[of_set]
     probed, estimated = (int(share * len(distinct)) for share in (PROBED, PROBED + ESTIMATED))
-    part = np.digitize(place, [probed, estimated])
+    every, part = np.arange(len(scenes)), np.digitize(place, [probed, estimated])
     probes, vectors, scored = (every[part == i] for i in range(3))
     return Parts(vectors, probes, scored, every[part != 0])
 

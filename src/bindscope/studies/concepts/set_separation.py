@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from math import factorial, isfinite
+from math import factorial
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from bindscope.statistics.node_bootstrap import resampled_set_means, set_interva
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
 from bindscope.studies.concepts.scenes import Scenes, ids_of, values_of
-from bindscope.tables.rows import Row
+from bindscope.tables.rows import Row, finite_or_none
 
 RESAMPLES = 1000
 SCENES_AT_ONCE = 8192
@@ -194,7 +194,7 @@ def _accuracy(values: Sequence[Doubles], ends: Doubles, n_objects: int) -> Row:
         "gain_low": gain[0],
         "gain_high": gain[1],
     }
-    row = {name: number(x) for name, x in numbers.items()}
+    row = {name: finite_or_none(x) for name, x in numbers.items()}
     return {**row, "n_resampled": n_objects, "n_scenes": n}
 
 
@@ -207,11 +207,6 @@ def strata_of(scenes: Scenes) -> dict[str, Bools]:
     }
 
 
-def number(value: float) -> float | None:
-    """Return a number, None where there is none."""
-    return float(value) if isfinite(value) else None
-
-
 def scalar(
     measure: str, value: float, n_scenes: int, n_skipped: int, chance: float | None = None
 ) -> Row:
@@ -219,7 +214,7 @@ def scalar(
     return {
         "measure": measure,
         "stratum": "all",
-        "value": number(value),
+        "value": finite_or_none(value),
         "chance": chance,
         "n_scenes": n_scenes,
         "n_skipped": n_skipped,

@@ -25,7 +25,7 @@ from bindscope.studies.same_object.scores import (
     RESAMPLES,
 )
 from bindscope.tables.quantities import Quantity
-from bindscope.tables.rows import Row, read_rows, rerun
+from bindscope.tables.rows import Row, finite_or_none, read_rows, rerun
 
 NO_IMAGE = "no test image has what is measured"
 
@@ -44,7 +44,7 @@ def row(
 
     An interval holds its number: that of resamples need not.
     """
-    number = None if value is None or not np.isfinite(value) else float(value)
+    number = finite_or_none(value)
     if number is None and not reason:
         reason = NO_IMAGE
     ends: list[float | None] = [None, None]

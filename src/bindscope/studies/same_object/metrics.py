@@ -32,6 +32,7 @@ from bindscope.studies.same_object.scores import (
     Score,
     ScoredPairs,
 )
+from bindscope.tables.rows import finite_or_none
 
 BITS = 12  # last ones of a logit (of 23), which decide nothing where many are counted together
 ENOUGH = 1e-10  # slope of the mean loss with which a fit ends
@@ -189,7 +190,7 @@ def measure(
     for score in PAIRS:
         sums = tallied.sums[score.name][there]
         for row, value in zip(rows, _scores(score, sums.sum(0)), strict=True):
-            row[score.value] = float(value) if np.isfinite(value) else None
+            row[score.value] = finite_or_none(value)
         if score.low:
             means = resampled_means(sums.reshape(len(sums), -1), n_samples, seed=0)
             drawn = _scores(score, means.reshape(-1, *sums.shape[1:]))

@@ -18,7 +18,7 @@ from bindscope.studies.same_object.quantities import (
 )
 from bindscope.studies.same_object.scores import ACCURACY, OF_PROBES
 from bindscope.tables.groups import GroupMappings, complete_groups, group_names, with_groups
-from bindscope.tables.numbers import number
+from bindscope.tables.numbers import with_interval
 from bindscope.tables.quoted import Quoted, each_model, over_models
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
@@ -101,8 +101,7 @@ def rivals_of(quoted: Quoted, row: Mapping[Any, Any]) -> pd.DataFrame:
 
 def percent_words(row: Mapping[Any, Any], unit: str = "") -> str:
     """Write an accuracy in percent, with its interval where it has one."""
-    value, *ends = (number(100 * row[name], ".1f") for name in ACCURACY.interval)
-    return f"{value}{unit}" + (f" ({' to '.join(ends)})" if all(ends) else "")
+    return with_interval((100 * row[name] for name in ACCURACY.interval), ".1f", unit)
 
 
 # --- Geometry and edits, a number a row -----------------------------------------------------------

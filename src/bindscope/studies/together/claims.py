@@ -11,9 +11,10 @@ import pandas as pd
 
 from bindscope.statistics.claims import SCENES, Claim, Effect, Judgment, judge
 from bindscope.statistics.rank_correlation import FEWEST_GROUPS, rank_correlation
-from bindscope.studies.together.names import ENDS, MEASURED
+from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.views import BITS, LEAD
-from bindscope.tables.numbers import number
+from bindscope.tables.numbers import with_interval
+from bindscope.tables.rows import ENDS
 
 CORRELATED: Final = "bits-follow-leads"
 READ: Final = "image-tokens-decoded"
@@ -128,9 +129,7 @@ def _effect(
 def correlation(judgment: Judgment) -> str:
     """Write the rank correlation with its interval, where it has them."""
     effect = judgment.effect
-    value, low, high = map(number, (effect.value, effect.low, effect.high))
-    ends = f" ({low} to {high})" if low and high else ""
-    return f"{value}{ends}" if value else "none"
+    return with_interval((effect.value, effect.low, effect.high)) or "none"
 
 
 def groups_of(judgment: Judgment) -> str:

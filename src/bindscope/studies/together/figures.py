@@ -14,9 +14,9 @@ from bindscope.figures.facets import Look, facets, stacked, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import handle, looks, reference_line, zero_line
 from bindscope.studies.together.claims import CHANGED, READABLE, correlation, groups_of, judged
-from bindscope.studies.together.names import ENDS
 from bindscope.studies.together.tables import CONNECTED, IMAGES, PAIRING_USE_SCHEMA, SCHEMA
 from bindscope.studies.together.views import BITS, LEAD, over_groups, points
+from bindscope.tables.rows import ENDS
 
 
 @figure(table_of(SCHEMA))

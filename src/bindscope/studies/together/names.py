@@ -10,4 +10,3 @@ BINDING_ID: Final = "binding_id"
 # Token inputs of study one that are joined: column prefix -> how a reader sees it.
 TOKENS: Final = {"cls": "[CLS]", "patches": "patches"}
 MEASURED: Final = "ok"  # of a status: there is a number
-ENDS: Final = ("", "_low", "_high")  # of a number and its interval

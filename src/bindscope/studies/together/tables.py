@@ -27,9 +27,9 @@ from bindscope.studies.together.claims import (
     READABLE,
     use_effects,
 )
-from bindscope.studies.together.names import BINDING_ID, BITS, ENDS, MEASURED, SAME_OBJECT, TOKENS
+from bindscope.studies.together.names import BINDING_ID, BITS, MEASURED, SAME_OBJECT, TOKENS
 from bindscope.tables.flags import unusable
-from bindscope.tables.rows import rows_with
+from bindscope.tables.rows import ENDS, rows_with
 from bindscope.tables.rules import is_ratio, layer_number
 from bindscope.tables.schema import (
     DATASET,

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pandas as pd
 
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.together.names import ENDS, MEASURED
+from bindscope.studies.together.names import MEASURED
+from bindscope.tables.rows import ENDS
 from bindscope.tables.rules import layer_number
 
 BITS: Final = "cls_pairing_bits"

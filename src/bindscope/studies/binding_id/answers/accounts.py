@@ -16,7 +16,6 @@ from bindscope.core.array_types import Doubles, Integers
 from bindscope.studies.binding_id.answers.rows import (
     NONE,
     Answers,
-    ends,
     normalized_effect,
     right,
     share,
@@ -26,6 +25,7 @@ from bindscope.studies.binding_id.names import ACCOUNTS
 from bindscope.studies.binding_id.oracle import CELLS, Mechanism, OracleEngine
 from bindscope.studies.binding_id.plans import Batch, Plan, Trial
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Rule, Words
+from bindscope.tables.rows import interval_columns
 
 Predictions = Mapping[str, Mapping[tuple[Any, ...], Integers]]
 """Account -> condition (its columns) -> number of the predicted candidate, int64 (n, questions)."""
@@ -151,7 +151,7 @@ def account_rows(
                     "expected": 0,
                     "n_rows": len(ours),
                     **row,
-                    **ends("effect", effect),
+                    **interval_columns("effect", effect),
                 }
 
 
@@ -162,4 +162,4 @@ def _agreement(name: str, logs: Doubles, *expected: Integers) -> dict[str, Any]:
         rows = (items != NONE).any(axis=1)
         if rows.any():
             shares.append(share(right(logs[rows], items[rows])))
-    return ends(name, max(shares)) if shares else {}
+    return interval_columns(name, max(shares)) if shares else {}

@@ -21,9 +21,9 @@ from bindscope.core.array_types import Doubles
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.mixture_shares import TOLERANCE, MixtureShares, mixture_shares
 from bindscope.statistics.proportions import wilson_interval
-from bindscope.studies.binding_id.answers.rows import Answers, chosen, ends
+from bindscope.studies.binding_id.answers.rows import Answers, chosen
 from bindscope.studies.binding_id.names import MIXED, PARTS
-from bindscope.tables.rows import Row
+from bindscope.tables.rows import Row, interval_columns
 
 _N = len(MIXED)
 FOLDS = 5  # of rows, that shares are fitted without and tested on
@@ -82,12 +82,12 @@ def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
         yield {
             **names,
             "candidate": name,
-            **ends("share", _interval(values, n) if has_ended else None),
-            **ends("bits", bits.get(name)),
-            **ends("effect", weights.get(name)),
+            **interval_columns("share", _interval(values, n) if has_ended else None),
+            **interval_columns("bits", bits.get(name)),
+            **interval_columns("effect", weights.get(name)),
         }
     for name in ("mixture", "saturated"):
-        yield {**names, "candidate": name, **ends("bits", bits[name])}
+        yield {**names, "candidate": name, **interval_columns("bits", bits[name])}
 
 
 def evidence(answers: Answers, samples: int, seed: int) -> Iterator[tuple[str, Interval]]:

@@ -23,7 +23,7 @@ from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.experiment import Experiment
 from bindscope.studies.binding_id.names import NO_EFFECT, label_role
 from bindscope.studies.binding_id.plans import Expectation, Trial
-from bindscope.tables.rows import Row
+from bindscope.tables.rows import Row, interval_columns
 
 NONE = -1  # where no item is expected
 _TAIL = 0.025  # beyond each end of an interval
@@ -106,7 +106,12 @@ def comparisons(
     ]
     p_adjusted = [float(p) for p in holm(p_values)] if p_values else []
     return [
-        {**ends("change", change), "p_value": p, "p_adjusted": adjusted, **change_tests(column)}
+        {
+            **interval_columns("change", change),
+            "p_value": p,
+            "p_adjusted": adjusted,
+            **change_tests(column),
+        }
         for change, p, adjusted, column in zip(
             changes, p_values, p_adjusted, differences, strict=True
         )
@@ -204,16 +209,6 @@ def normalized_effect(
     return Interval(value, min(low, value), max(high, value))
 
 
-def ends(name: str, estimate: Interval | None) -> dict[str, Any]:
-    """Return the columns of a number with its interval."""
-    values: tuple[float | None, ...] = (None, None, None) if estimate is None else estimate
-    return dict(zip((name, f"{name}_low", f"{name}_high"), map(_number, values), strict=True))
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not np.isfinite(value) else float(value)
-
-
 def trial_rows(
     experiment: Experiment, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
 ) -> Iterator[Row]:
@@ -224,7 +219,12 @@ def trial_rows(
     effects = _effects(experiment, answers, trials, samples, seed)
     tests = [{}, *_changes(answers, samples, seed)]
     for i, (effect, test) in enumerate(zip(effects, tests, strict=True)):
-        yield {"trial": i, **_summary(answers, i, samples, seed), **ends("effect", effect), **test}
+        yield {
+            "trial": i,
+            **_summary(answers, i, samples, seed),
+            **interval_columns("effect", effect),
+            **test,
+        }
         for row in _cells(answers, i, samples, seed) if experiment.cells else ():
             yield {"trial": i, **row}
 
@@ -239,9 +239,9 @@ def _summary(answers: Answers, trial: int, samples: int, seed: int) -> Row:
         "candidate": "expected",
         "expected": 1,
         "n_rows": len(logs),
-        **ends("share", share(per_row)),
-        **ends("lead", Interval(float(leads.mean()), *interval(means))),
-        **ends("own", share(right(logs, answers.places(0)))),
+        **interval_columns("share", share(per_row)),
+        **interval_columns("lead", Interval(float(leads.mean()), *interval(means))),
+        **interval_columns("own", share(right(logs, answers.places(0)))),
     }
 
 
@@ -287,6 +287,6 @@ def _cells(answers: Answers, trial: int, samples: int, seed: int) -> Iterator[Ro
             "candidate": label_role("I", j, things),
             "expected": int(expected[i] == j),
             "n_rows": len(logs),
-            **ends("mean_logprob", mean),
-            **ends("share", share(best[:, i, j])),
+            **interval_columns("mean_logprob", mean),
+            **interval_columns("share", share(best[:, i, j])),
         }

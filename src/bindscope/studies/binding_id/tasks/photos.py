@@ -22,7 +22,7 @@ from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.progress import progress_bar
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
-from bindscope.studies.binding_id.answers.rows import comparisons, ends, lead, right, share
+from bindscope.studies.binding_id.answers.rows import comparisons, lead, right, share
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, Tokens
 from bindscope.studies.binding_id.names import AGAINST, HIDDEN, RECORDS
 from bindscope.studies.binding_id.suite import ExperimentResult
@@ -37,7 +37,7 @@ from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
 from bindscope.studies.binding_id.vlm.prompts import contexts
-from bindscope.tables.rows import Row
+from bindscope.tables.rows import Row, interval_columns
 
 _BOX = Tokens(pad=0, touching=True)  # a cell left out would show the thing's edge
 _STEPS = 48  # places along a side where a box may lie
@@ -213,7 +213,9 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
             "candidate": "expected",
             "expected": 1,
             "n_rows": int(rows.sum()),
-            **ends("share", share(rights[rows, after])),
-            **ends("lead", Interval(float(leads[rows, after].mean()), *interval(means))),
+            **interval_columns("share", share(rights[rows, after])),
+            **interval_columns(
+                "lead", Interval(float(leads[rows, after].mean()), *interval(means))
+            ),
             **test,
         }
