@@ -51,7 +51,7 @@ def test_a_tower_has_the_depth_and_the_tokens_of_its_release(repo: str, tmp_path
 
 
 @pytest.mark.parametrize("repo", LANGUAGES)
-def test_words_of_a_language_model_split_unequally(repo: str, tmp_path: Path) -> None:
+def test_words_split_unequally_but_those_of_alike_objects(repo: str, tmp_path: Path) -> None:
     folder = Hub(tmp_path).snapshot(repo, None)
     LANGUAGES[repo](folder)
     config = VisionLanguageModel(name="model", source=f"hf:path:{folder}")
@@ -65,13 +65,7 @@ def test_words_of_a_language_model_split_unequally(repo: str, tmp_path: Path) ->
     read = engine.adapter.read([text], image)
     # 27 x 27 of the whole image, and of its crop with an end of each row; or 28 x 28 by fours.
     assert read.image.length == (27 * 27 + 27 * 28 if "llava" in repo else 14 * 14)
-
-
-@pytest.mark.parametrize("repo", LANGUAGES)
-def test_words_of_alike_objects_get_equally_many_tokens(repo: str, tmp_path: Path) -> None:
-    folder = Hub(tmp_path).snapshot(repo, None)
-    LANGUAGES[repo](folder)
-    config = VisionLanguageModel(name="model", source=f"hf:path:{folder}")
+    # Of objects that are alike, words take equally many tokens.
     rule = Rule(alike=True)
     engine = load_engine(config, rule=rule)
     scenes = draw_pairs(rule, "estimation", 4, 0).base

@@ -46,16 +46,26 @@ def test_a_script_ends_and_speaks_as_with_python(line: str, code: int, tmp_path:
     assert warm.stderr.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
 
 
-def test_what_it_runs_ends_with_it(tmp_path: Path) -> None:
+ITSELF = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+CHILD = (
+    "import subprocess\nwith subprocess.Popen(['sleep', '60']) as child:\n"
+    "    print(child.pid, flush=True)\n"
+)
+
+
+@pytest.mark.parametrize(("text", "sent"), [(ITSELF, signal.SIGTERM), (CHILD, signal.SIGKILL)])
+def test_what_it_runs_and_what_that_starts_end_with_it(
+    text: str, sent: signal.Signals, tmp_path: Path
+) -> None:
     script = tmp_path / "script.py"
-    script.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    script.write_text(text)
     with subprocess.Popen([warm_python(), script], stdout=subprocess.PIPE, text=True) as called:
         assert called.stdout
-        child = int(called.stdout.readline())
-        called.send_signal(signal.SIGTERM)
-        assert called.wait() == -signal.SIGTERM
+        below = int(called.stdout.readline())
+        called.send_signal(sent)
+        assert called.wait() == -sent
     for _ in range(100):
-        if not Path(f"/proc/{child}").exists():
+        if not Path(f"/proc/{below}").exists():
             return
         time.sleep(0.1)
     raise AssertionError("it is still there")
@@ -95,20 +105,3 @@ def test_where_there_can_be_none_it_is_python(
     with warm_interpreter(()) as executable:
         assert executable == Path(sys.executable)
     assert not [*folder.iterdir()]
-
-
-def test_what_a_job_starts_ends_with_its_caller(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import subprocess\nwith subprocess.Popen(['sleep', '60']) as child:\n"
-        "    print(child.pid, flush=True)\n"
-    )
-    with subprocess.Popen([warm_python(), script], stdout=subprocess.PIPE, text=True) as called:
-        assert called.stdout
-        below = int(called.stdout.readline())
-        called.kill()
-    for _ in range(100):
-        if not Path(f"/proc/{below}").exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it is still there")
