@@ -7,6 +7,8 @@ import torch
 from planted_patches import Planted, planted_tokens
 
 from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData
@@ -68,18 +70,26 @@ def hash_of(name):
     return list(OFFSETS).index(name)
 
 
-def write_planted(planted, sample, writer):
-    """Write planted tokens as the rule `sampled` writes those of a model."""
-    rows, columns = sample.attributes["grid"]
-    places = np.stack(np.divmod(np.maximum(sample.read("patches"), 0), columns), axis=-1)
-    tokens = planted_tokens(
-        sample.read("instances"),
-        sample.read("classes"),
-        places,
-        (rows, columns),
-        planted,
-        SPLITS.index(sample.attributes["split"]) << 24,
-    )
-    writer.create("patches", (1, *tokens.shape), "float32", sample_axis=1)
-    writer.write("patches", tokens[None])
-    writer.attributes["layers"] = ["0"]
+def write_sample(path, split, arrays, grid, skipped=()):
+    """Write a sample of patches as the rule `patch_samples` does; return its manifest's path."""
+    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
+        writer.attributes.update(split=split, grid=list(grid), skipped=[*skipped])
+        for name, values in arrays.items():
+            writer.create(name, values.shape, str(values.dtype))
+            writer.write(name, values)
+    return str(path)
+
+
+def write_planted(path, planted, manifest):
+    """Write planted tokens of a sample as the rule `sampled` writes those of a model."""
+    sample = open_store(manifest)
+    grid = tuple(sample.attributes["grid"])
+    places = np.stack(np.divmod(np.maximum(sample.read("patches"), 0), grid[1]), axis=-1)
+    first = SPLITS.index(sample.attributes["split"]) << 24
+    labels = sample.read("instances"), sample.read("classes")
+    tokens = planted_tokens(*labels, places, grid, planted, first)
+    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
+        writer.create("patches", (1, *tokens.shape), "float32", sample_axis=1)
+        writer.write("patches", tokens[None])
+        writer.attributes["layers"] = ["0"]
+    return str(path)

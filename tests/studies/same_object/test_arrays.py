@@ -12,14 +12,13 @@ import pandas as pd
 import pytest
 import torch
 import zarr
-from pair_problems import blobs, hash_of, write_planted
+from pair_problems import blobs, hash_of, write_planted, write_sample
 from planted_patches import Planted
 
 import bindscope as bs
 from bindscope.core.errors import InputError
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
-from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.fit import fit_layers, write_results
 from bindscope.studies.same_object.measure import read_labels, same_object
@@ -77,17 +76,9 @@ def stores(folder: Path) -> tuple[list[str], dict[str, list[str]]]:
             arrays[name][arrays["instances"] == 0] = -1 if name == "patches" else 0
         order = np.argsort(arrays["patches"] < 0, axis=1, kind="stable")
         arrays = {name: np.take_along_axis(v, order, 1) for name, v in arrays.items()}
-        path = folder / f"{split}.json"
-        with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
-            writer.attributes.update(split=split, grid=[8, 8], skipped=[])
-            for name, values in arrays.items():
-                writer.create(name, values.shape, str(values.dtype))
-                writer.write(name, values)
-        manifest = folder / f"{split}-tokens.json"
-        with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="c") as writer:
-            write_planted(Planted(noise=0.3, dim=40), open_store(path), writer)
-        samples.append(str(path))
-        tokens[split] = [str(manifest)]
+        samples.append(write_sample(folder / f"{split}.json", split, arrays, (8, 8)))
+        planted = Planted(noise=0.3, dim=40)
+        tokens[split] = [write_planted(folder / f"{split}-tokens.json", planted, samples[-1])]
     return samples, tokens
 
 

@@ -332,15 +332,6 @@ def test_a_fit_that_is_cut_short_says_so(easy):
     assert fitted.columns["flags"] == ["not_converged"]
 
 
-def test_two_fits_are_equal_bit_by_bit_and_memory_changes_little(easy):
-    config = QuadraticScorer(name="p", family="quadratic")
-    first, second = (convex.fit_form(config, FitTask(*easy[:2]))[0] for _ in range(2))
-    assert all(np.array_equal(first.weights[name], second.weights[name]) for name in first.weights)
-    [streamed] = convex.fit_form(config, FitTask(*easy[:2], memory=0))
-    for loss in ("train_loss_bits", "val_loss_bits"):
-        assert streamed.columns[loss] == pytest.approx(first.columns[loss], abs=1e-4)
-
-
 def test_tokens_of_other_patches_are_refused():
     with pytest.raises(InputError, match="one patch sample"):
         PairData.from_arrays(blobs(6, 0), np.zeros((6, 31, 3), np.float32), GRID)

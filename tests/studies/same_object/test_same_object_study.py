@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import reason
-from pair_problems import GRID, blobs, write_planted
+from pair_problems import GRID, blobs, write_planted, write_sample
 from planted_patches import Planted
 from same_object_tables import ends, row, whole_table
 
@@ -50,16 +50,11 @@ PROBES = {
 }
 
 
-def write_sample(path, split, count, seed):
-    """A store as the rule `patch_samples` writes it, three of its patches left out at the end."""
+def blobs_with_gaps(count, seed):
+    """Blobs, three of whose patches are left out at the end."""
     arrays = blobs(count, seed, patches=16)
     arrays["patches"][:, -3:] = -1
-    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
-        writer.attributes.update(split=split, grid=list(GRID), skipped=[{"image": 1}])
-        for name, values in arrays.items():
-            writer.create(name, values.shape, str(values.dtype))
-            writer.write(name, values)
-    return str(path)
+    return arrays
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +62,22 @@ def planted_study(tmp_path_factory):
     """Rows of a quadratic probe on planted tokens of two models, and of positions alone."""
     folder = tmp_path_factory.mktemp("pairs")
     samples = [
-        write_sample(folder / f"{split}.json", split, IMAGES[split], i)
+        write_sample(
+            folder / f"{split}.json",
+            split,
+            blobs_with_gaps(IMAGES[split], i),
+            GRID,
+            [{"image": 1}],
+        )
         for i, split in enumerate(SPLITS)
     ]
     products = []
     for seed, model in enumerate(("planted-0", "planted-1")):
-        tokens = {}
-        for split, sample in zip(SPLITS, samples, strict=True):
-            path = folder / f"{model}-{split}.json"
-            with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
-                write_planted(Planted(seed=seed, noise=0.3), open_store(sample), writer)
-            tokens[split] = [str(path)]
+        planted = Planted(seed=seed, noise=0.3)
+        tokens = {
+            split: [write_planted(folder / f"{model}-{split}.json", planted, sample)]
+            for split, sample in zip(SPLITS, samples, strict=True)
+        }
         products.append(fitted_product(folder, "quadratic", model, samples, tokens, [0]))
     products.append(fitted_product(folder, "position", "none", samples, {}, []))
     content = {"n_layers": {"planted-0": 0, "planted-1": 0}}
