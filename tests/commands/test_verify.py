@@ -115,19 +115,31 @@ def test_a_store_that_snakemake_removes_after_use_may_be_gone(products, capsys):
     assert ("the store is missing" in capsys.readouterr().err) != temporary
 
 
+OTHER_INPUTS = KEYS | {"spec_key": "6" * 64}
+OTHER_CODE = KEYS | {"code_key": "other:code"}
+
+
 @pytest.mark.parametrize(
-    ("keys", "why"),
+    ("spoil", "why"),
     [
-        (KEYS | {"spec_key": "6" * 64}, "made from another configuration or other inputs"),
-        (KEYS | {"code_key": "other:code"}, "made by other code"),
+        (
+            lambda products: write_digests([str(products.folder / "i.json")], OTHER_INPUTS),
+            "made from another configuration or other inputs",
+        ),
+        (
+            lambda products: write_digests([str(products.folder / "i.json")], OTHER_CODE),
+            "made by other code",
+        ),
+        (lambda products: products.store(1), "is older than"),
     ],
 )
-def test_files_of_another_configuration_or_of_other_code_are_bad(keys, why, products, capsys):
-    write_digests([str(products.folder / "i.json")], keys)
+def test_an_index_of_other_stores_or_made_by_others_is_bad(spoil, why, products, capsys):
+    spoil(products)
     assert verify_products(products, repair=False) == 1
     printed = capsys.readouterr()
     assert printed.out == BAD
     assert f"i.json: {why}" in printed.err
+    assert f"--forcerun {products.folder}/i.json" in printed.err
 
 
 def test_a_folder_without_results_is_no_sound_one(products, tmp_path):
@@ -135,15 +147,6 @@ def test_a_folder_without_results_is_no_sound_one(products, tmp_path):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(StoreError, match="holds no product of this configuration"):
         verify_products(products, repair=False)
-
-
-def test_an_index_older_than_its_store_is_bad(products, capsys):
-    products.store(1)
-    assert verify_products(products, repair=False) == 1
-    printed = capsys.readouterr()
-    assert printed.out == BAD
-    assert "i.json: is older than" in printed.err
-    assert f"--forcerun {products.folder}/i.json" in printed.err
 
 
 def test_a_repair_deletes_all_of_a_bad_product_before_the_run(products, capsys, monkeypatch):
