@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs_by_hand import ROOT, ci_graph, job_by_hand, script
+from jobs_by_hand import ROOT, ci_graph, job_by_hand, make_by_hand
 
 from bindscope import binding_information
 from bindscope.activations.reader import Activations
 from bindscope.config.loading import load_file
-from bindscope.core.graph import Graph, Product
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 
@@ -20,22 +19,11 @@ from bindscope.core.store.reader import open_store
 OF_A_RUN = {"dataset", "model", "layer", "tokens", "spec_key", "code_key", "parts"}
 
 
-def make(graph: Graph, product: Product, folder: Path, done: set[str]) -> None:
-    """Run the job of a product after those of its inputs."""
-    for inputs in product.inputs.values():
-        for source in inputs:
-            make(graph, source, folder, done)
-    if product.path() not in done:
-        done.add(product.path())
-        name = product.step.script.removesuffix(".py") or product.rule
-        script(name).main(job_by_hand(product, folder))
-
-
 @pytest.mark.slow
 def test_a_runs_row_is_that_of_the_function(tmp_path: Path) -> None:
     graph = ci_graph({"information": {}})
     product = next(p for p in graph.select("fit") if p.wildcards["model"] == "identity")
-    make(graph, product, tmp_path, set())
+    make_by_hand(product, tmp_path, set())
     (line,) = (tmp_path / product.path()).read_text().splitlines()
 
     spec = json.loads(product.spec)

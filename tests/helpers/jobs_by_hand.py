@@ -14,6 +14,7 @@ import yaml
 from forked import Names
 
 from bindscope.config.root import Config
+from bindscope.core.digests import write_digests
 from bindscope.core.graph import Graph, Product
 from bindscope.core.job import Job
 from bindscope.studies.build import build
@@ -89,6 +90,19 @@ def job_by_hand(product: Product, folder: Path) -> Job:
         Names(output_files),
         Names(product.wildcards),
     )
+
+
+def make_by_hand(product: Product, folder: Path, done: set[str]) -> None:
+    """Run a product's script after those of all that it is made of, but those that are done."""
+    for source in product.sources:
+        make_by_hand(source, folder, done)
+    if product.path() not in done:
+        done.add(product.path())
+        name = product.content["runs"][0].removesuffix(".py")
+        script(name).main(job_by_hand(product, folder))
+        write_digests(
+            [str(folder / product.path(name)) for name in product.step.outputs], product.keys
+        )
 
 
 def loaded(code: str) -> set[str]:

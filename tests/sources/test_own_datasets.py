@@ -10,13 +10,12 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from jobs_by_hand import ROOT, job_by_hand, script
+from jobs_by_hand import ROOT, make_by_hand
 
 import bindscope
 from bindscope.config.root import Config
-from bindscope.core.digests import write_digests
 from bindscope.core.errors import ConfigError, StoreError
-from bindscope.core.graph import Graph, Product
+from bindscope.core.graph import Graph
 from bindscope.core.store.reader import open_store
 from bindscope.sources.survey import with_counts
 from bindscope.studies.build import build, read_graph
@@ -47,24 +46,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def make(product: Product, done_paths: set[str]) -> None:
-    """Run a product's script here, after those of its inputs."""
-    for source in product.sources:
-        make(source, done_paths)
-    if product.path() not in done_paths:
-        done_paths.add(product.path())
-        name = json.loads(product.spec)["runs"][0].removesuffix(".py")
-        script(name).main(job_by_hand(product, Path()))  # the current folder
-        write_digests(map(product.path, product.step.outputs), product.keys)
-
-
 @pytest.fixture(scope="module")
 def done(folder: Path) -> Graph:
     """The graph of the page's configuration, with its tables made."""
     graph = planned(example())
     done_paths: set[str] = set()
     for product in graph.select("table"):
-        make(product, done_paths)
+        make_by_hand(product, Path(), done_paths)
     return graph
 
 
@@ -191,9 +179,9 @@ def test_a_known_law_has_exact_priors_and_no_flag(folder: Path) -> None:
     assert not graph.select("counted_priors", "counted_anchors")
     (priors,) = graph.select("priors")
     done_paths: set[str] = set()
-    make(priors, done_paths)
+    make_by_hand(priors, Path(), done_paths)
     for anchors in graph.select("anchors"):
-        make(anchors, done_paths)
+        make_by_hand(anchors, Path(), done_paths)
     row = pd.read_json(folder / priors.path()).set_index("split").loc["test"]
     assert row["method"] == "exact"
     assert row["h_object_bits"] == pytest.approx(5.357552)  # log2(6 + 15 + 20)
