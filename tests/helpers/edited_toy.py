@@ -93,7 +93,7 @@ def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Une
     toy = Toy(draw_tokens(scenes, noise, copies, seed), "binding", dim=DIM)
     measuring = Measuring(toy, 1, scorers, scenes, torch.float32, "toy")
     plain = measuring.unedited()
-    return measuring.edit(editor_of(scorers[1], plain, scenes, OBJECTS)), plain
+    return measuring.edit(editor_of(scorers[1], plain, scenes, OBJECTS), scenes), plain
 
 
 RowsByEdit = dict[tuple[str, float, str, str], dict[str, Any]]

@@ -243,7 +243,7 @@ class Planting:
         plain, scorer = measuring.unedited(checkpoints), measuring.scorers[LAYER]
         scorer = scorer if basis is None else replace(scorer, eigenrows=basis)
         editor = editor_of(scorer, plain, measuring.scenes, DIRECTIONS)
-        splits = {"test": measuring.edit(editor)}
+        splits = {"test": measuring.edit(editor, measuring.scenes)}
         for split in ("train", "val"):
             of_split = self.measuring(split, attends, last)
             splits[split] = of_split.edit(editor, self.scenes[split])
@@ -295,7 +295,7 @@ def effects_of(
     if emptied:
         none = torch.zeros(DIM, 0, dtype=torch.float64)
         editor = replace(editor, bases=dict.fromkeys(editor.bases, none))
-        splits["test"] = splits["test"].edit(editor)
+        splits["test"] = replace(splits["test"], editor=editor)
     whats = strongest_edits(edits, FEWER if refitted else ALL)
     losses = _losses(setup.tokens["test"], loss, editor, whats) if loss else "it has no loss"
     rows = [PLAIN | row("val_loss_bits", 0.5)]

@@ -139,7 +139,7 @@ def an_editor(dim: int = 8, k: int = 2) -> Editor:
     bases |= {"variance": random_basis(dim, k, 5), "matched": random_basis(dim, k, 6)}
     bases["beyond"] = random_basis(dim, k, 7)
     mean = torch.randn(dim, generator=generator)
-    return Editor(bases, mean, order_of_patches(4, 6, 0), torch.arange(6).expand(4, 6) // 2)
+    return Editor(bases, mean, torch.arange(6).expand(4, 6) // 2)
 
 
 @pytest.mark.parametrize("subspace", ["beyond", "variance"])
@@ -367,7 +367,6 @@ def scenes_of(evaluation: Evaluation) -> tuple[Any, Any, Editor]:
     editor = Editor(
         dict.fromkeys(("probe", "beyond", "random", "matched", "variance"), basis),
         torch.zeros(dim),
-        order_of_patches(len(images), n_patches, 0),
         torch.arange(n_patches).expand(len(images), -1) % 3,
     )
     return images, codes, editor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -212,20 +211,6 @@ def test_scenes_without_classes_or_stuff_take_theirs_from_the_code(tmp_path: Pat
     by_id = np.array([0, 1, 6, 4])
     np.testing.assert_array_equal(store.read("classes"), by_id[store.read("instances")])
     assert (store.read("instances") == 3).any()  # nothing is stuff that could be dropped
-
-
-def test_skipped_images_are_listed_and_the_rest_stays(tmp_path: Path) -> None:
-    arrays = scenes()
-    arrays["masks"][3] = 0
-    arrays["masks"][7] = 2
-    store = run(tmp_path, write_shards(tmp_path, arrays, 4))
-    assert store.attributes["skipped"] == [
-        {"image": 3, "reason": UNLABELLED},
-        {"image": 7, "reason": ONE_OBJECT},
-    ]
-    empty = (store.read("patches") < 0).all(axis=1)
-    assert np.flatnonzero(empty).tolist() == [3, 7]
-    json.dumps(store.attributes)
 
 
 def test_bad_scenes_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -28,6 +28,9 @@ from bindscope.tables.quantities import Quantity
 from bindscope.tables.rows import Row, finite_or_none, read_rows, rerun
 
 NO_IMAGE = "no test image has what is measured"
+# Two numbers of each image, (n,) each; what is measured is the ratio of their means.
+ImageSums = tuple[Doubles, Doubles]
+ScoreColumns = dict[tuple[str, str], ImageSums]  # by (quantity, at)
 
 
 def row(
@@ -82,27 +85,22 @@ class Bootstrap:
         """Return means (1 + B, k) of numbers of images (n, k): of all, and of resamples."""
         return np.vstack([sums.mean(0), resampled_means(sums, self.samples, self.seed)])
 
-    def rows(
-        self, sums: Doubles, statistics: Mapping[tuple[str, str], Callable[[Doubles], Doubles]]
-    ) -> list[Row]:
-        """Return a row per statistic of means, with its interval over images.
-
-        `sums` float64 (n, k): numbers of each image. `statistics` (quantity, at) -> function of
-        means (B, k) to (B,), NaN where there is nothing.
-        """
-        if not len(sums):
-            return [row(quantity, None, at=at, n=0) for quantity, at in statistics]
-        drawn = self.drawn(sums)
+    def ratios(self, columns: Mapping[Any, ImageSums]) -> dict[Any, Doubles]:
+        """Return ratios of means (1 + B,): of all images, and of resamples that all share."""
+        drawn = self.drawn(np.column_stack([part for both in columns.values() for part in both]))
         with np.errstate(invalid="ignore", divide="ignore"):
-            return [
-                estimate(quantity, statistic(drawn), at=at, n=len(sums))
-                for (quantity, at), statistic in statistics.items()
-            ]
+            ratios = (drawn[:, 0::2] / drawn[:, 1::2]).T
+        return dict(zip(columns, ratios, strict=True))
 
-
-def column_ratio(above: int, below: int) -> Callable[[Doubles], Doubles]:
-    """Return the function of means (B, k) that divides one column by another one."""
-    return lambda means: means[:, above] / means[:, below]
+    def rows(self, columns: ScoreColumns) -> list[Row]:
+        """Return a row per ratio, with its interval over images."""
+        n = len(next(iter(columns.values()))[0])
+        if not n:
+            return [row(quantity, None, at=at, n=0) for quantity, at in columns]
+        return [
+            estimate(quantity, drawn, at=at, n=n)
+            for (quantity, at), drawn in self.ratios(columns).items()
+        ]
 
 
 RIGHT, N, MAJORITY = range(3)  # columns of what is counted of each image

@@ -24,7 +24,7 @@ from bindscope.fitting.denormals import flushed
 from bindscope.fitting.rows import ArrayRows, whole
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
-from bindscope.studies.same_object.estimates import Bootstrap, column_ratio
+from bindscope.studies.same_object.estimates import Bootstrap, estimate
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.metrics import tally
 from bindscope.studies.same_object.quantities import KINDS
@@ -52,7 +52,7 @@ def cross_scores(probe: Scorer, test: PairData, copy_of: NDArray[Any], by: Boots
         sums[images, :n] = np.bincount(place, minlength=size).reshape(-1, n)
         sums[images, n:] = np.bincount(place, p, size).reshape(-1, n)
     return by.rows(
-        sums, {("cross_score", at): column_ratio(n + i, i) for i, at in enumerate(KINDS)}
+        {("cross_score", at): (sums[:, n + i], sums[:, i]) for i, at in enumerate(KINDS)}
     )
 
 
@@ -60,8 +60,9 @@ def transfers(probe: FittedScorer, tests: Mapping[str, PairData], by: Bootstrap)
     """Apply the probe of a layer to the tokens of all layers."""
     rows: list[Row] = []
     for layer, data in tests.items():
-        won = tally(probe, PatchPairs(data)).sums["auc_within"][:, 0]
-        rows += by.rows(won[won[:, 1] > 0], {("transfer_auc", layer): column_ratio(0, 1)})
+        won, couples = tally(probe, PatchPairs(data)).sums["auc_within"][:, 0].T
+        there = couples > 0
+        rows += by.rows({("transfer_auc", layer): (won[there], couples[there])})
     return rows
 
 
@@ -91,9 +92,9 @@ def across_layers(
     train, val, test = map(in_two_layers, first, second)
     weights = train_form("bilinear", FitTask(train, val)).weights
     scorer = BilinearScorer(weights["matrix"].float(), weights["bias"].float())
-    right = tally(scorer, PatchPairs(test)).sums["accuracy"][:, 0]
-    statistics = {("cross_layer_accuracy", layer): column_ratio(0, 1)}
-    return by.rows(right[right[:, 1] > 0], statistics)
+    right, pairs = tally(scorer, PatchPairs(test)).sums["accuracy"][:, 0].T
+    there = pairs > 0
+    return by.rows({("cross_layer_accuracy", layer): (right[there], pairs[there])})
 
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension
@@ -113,13 +114,10 @@ def positions_decoded(
     best = min(read_outs, key=lambda read_out: float(_errors(splits[1], read_out)[:, 1].sum()))
     sums = _errors(splits[2], best)
     sums = sums[sums[:, 0] > 0]
-
-    def r2(means: Doubles) -> Doubles:
-        # Of rows and columns together: squares about the mean of the patches that were drawn.
-        spread = means[:, 4] + means[:, 5] - (means[:, 2] ** 2 + means[:, 3] ** 2) / means[:, 0]
-        return 1 - means[:, 1] / spread
-
-    return by.rows(sums, {("position_r2", ""): r2})
+    means = by.drawn(sums)
+    # Of rows and columns together: squares about the mean of the patches that were drawn.
+    spread = means[:, 4] + means[:, 5] - (means[:, 2] ** 2 + means[:, 3] ** 2) / means[:, 0]
+    return [estimate("position_r2", 1 - means[:, 1] / spread, n=len(sums))]
 
 
 def ridge(

@@ -54,14 +54,19 @@ from bindscope.studies.same_object.effects.subspace import (
     Editor,
     SubspaceEdit,
     matched_basis,
-    order_of_patches,
     orthonormal,
     outside,
     overlap,
     random_basis,
     variance_basis,
 )
-from bindscope.studies.same_object.estimates import Bootstrap, estimate, row
+from bindscope.studies.same_object.estimates import (
+    Bootstrap,
+    ImageSums,
+    ScoreColumns,
+    estimate,
+    row,
+)
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import (
@@ -80,8 +85,6 @@ from bindscope.studies.same_object.quantities import (
 from bindscope.studies.same_object.scores import couples_won
 from bindscope.tables.rows import Row
 
-# (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
-ScoreColumns = dict[tuple[str, str], tuple[Doubles, Doubles]]
 # (quantity, at) -> resamples, or numbers of batches
 ScoreNumbers = Mapping[tuple[str, str], Doubles]
 Losses = Mapping[SubspaceEdit | None, Doubles]  # of batches, in bits
@@ -96,21 +99,21 @@ def edit_names(what: SubspaceEdit | None) -> Row:
 
 def attention_rows(reading: Reading, by: Bootstrap) -> list[Row]:
     """Return what is measured of each head, and of their mean; correlations as Fisher's z."""
-    columns: ScoreColumns = {("uniform_share", ""): over_images(reading["uniform"])}
+    columns = {("uniform_share", ""): over_images(reading["uniform"])}
     heads = [str(head + 1) for head in range(len(reading["share"]))]
     for i, head in enumerate((*heads, MEAN_HEAD)):
         columns |= {(name, head): over_images(fisher(reading[name][i])) for name in CORRELATIONS}
         if head != MEAN_HEAD:  # that of all heads is measured under edits
             columns[OBJECT_SHARE.name, head] = over_images(reading["share"][i])
     rows = []
-    for (name, at), drawn in _means([columns], by)[0].items():
+    for (name, at), drawn in by.ratios(columns).items():
         n = int(columns[name, at][1].sum())
         drawn = np.tanh(drawn) if name in CORRELATIONS else drawn
         rows.append(PLAIN | estimate(name, drawn, at=at, n=n))
     return rows
 
 
-def over_images(values: Doubles) -> tuple[Doubles, Doubles]:
+def over_images(values: Doubles) -> ImageSums:
     """Return numbers (n,) as sums and counts of images; NaN is no image."""
     there = np.isfinite(values)
     return np.where(there, values, 0.0), there.astype(np.float64)
@@ -118,11 +121,8 @@ def over_images(values: Doubles) -> tuple[Doubles, Doubles]:
 
 def _means(columns: Sequence[ScoreColumns], by: Bootstrap) -> list[ScoreNumbers]:
     """Return means (1 + B,) of each measure: of the images, and of resamples that all share."""
-    table = np.column_stack([part for group in columns for both in group.values() for part in both])
-    drawn = by.drawn(table)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = iter((drawn[:, 0::2] / drawn[:, 1::2]).T)
-    return [{name: next(ratios) for name in group} for group in columns]
+    ratios = by.ratios({(i, *key): group[key] for i, group in enumerate(columns) for key in group})
+    return [{key: ratios[i, *key] for key in group} for i, group in enumerate(columns)]
 
 
 def ablation_rows(
@@ -337,8 +337,7 @@ def editor_of(
         "matched": matched_basis(unedited.covariance, judged, SEED),
         "variance": variance_basis(unedited.covariance, k),
     }
-    order = order_of_patches(len(scenes), scenes.instances.shape[1], SEED)
-    return Editor(bases, scorer.mean, order, scenes.instances)
+    return Editor(bases, scorer.mean, scenes.instances)
 
 
 def measured(

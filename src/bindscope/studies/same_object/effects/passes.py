@@ -125,11 +125,10 @@ class Measuring:
     device: torch.device | str = "cpu"  # where it is
     editor: Editor | None = None  # of these scenes; None before they were looked at unedited
 
-    def edit(self, editor: Editor, scenes: SampledScenes | None = None) -> Measuring:
-        """Return the model with an editor, perhaps of other scenes."""
-        if scenes is None:
-            return replace(self, editor=editor)
-        return replace(self, scenes=scenes, editor=editor.of_scenes(scenes.instances))
+    def edit(self, editor: Editor, scenes: SampledScenes) -> Measuring:
+        """Return the model with the edits of an editor, of some scenes."""
+        editor = replace(editor, instances=scenes.instances)
+        return replace(self, scenes=scenes, editor=editor)
 
     @property
     def tokens(self) -> TokenMap:

@@ -14,7 +14,8 @@ Source: arXiv 2510.24709, section 4.4 and appendix A.6 (shuffle and injection of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -192,13 +193,13 @@ class Editor:
     # `probe`, `beyond`, `random`, `matched` and `variance`: orthonormal (d, k).
     bases: Mapping[str, Tensor]
     mean: Tensor  # mean token of train (d,)
-    order: Tensor  # as `order_of_patches` returns it, (n, P)
     instances: Tensor  # int64 (n, P): object of every patch; below 0 is none
 
-    def of_scenes(self, instances: Tensor) -> Editor:
-        """Return the same edits of other scenes, by the objects of their patches."""
-        order = order_of_patches(len(instances), instances.shape[1], SEED)
-        return replace(self, order=order, instances=instances)
+    @cached_property
+    def order(self) -> Tensor:
+        """Numbers (n, P) by which patches are shuffled."""
+        n, n_patches = self.instances.shape
+        return order_of_patches(n, n_patches, SEED)
 
     def edited(self, tokens: Tensor, what: SubspaceEdit, scenes: Tensor, patches: Tensor) -> Tensor:
         """Return edited tokens; all but patches stay as they are.
