@@ -219,6 +219,12 @@ def lossy(model, pixels, layers):
         yield layer, tokens[:, 1:]
 
 
+def attempt(folder, model, layer):
+    with store(folder / "x") as writer:
+        sinks = {"pooled": writer} if layer is None else {"patches": {layer: writer}}
+        extract(model, images(10), extraction(), **sinks)
+
+
 @pytest.mark.parametrize(
     ("stream", "message"),
     [(skipping, "out of turn"), (endless, "out of turn"), (lossy, "8 tokens")],
@@ -226,14 +232,9 @@ def lossy(model, pixels, layers):
 def test_a_model_is_held_to_its_word(tmp_path, stream, message):
     model = type("Liar", (TinyModel,), {"residual_stream": stream})()
 
-    def attempt(layer):
-        with store(tmp_path / "x") as writer:
-            sinks = {"pooled": writer} if layer is None else {"patches": {layer: writer}}
-            extract(model, images(4), extraction(), **sinks)
-
     for layer in (None, 2):
         with pytest.raises(ModelError, match=message):
-            attempt(layer)
+            attempt(tmp_path, model, layer)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -242,13 +243,8 @@ def test_a_disk_that_is_too_small_stops_before_the_forward_pass(tmp_path, monkey
     monkeypatch.setattr("bindscope.core.files.shutil.disk_usage", lambda path: usage)
     model = TinyModel()
 
-    def attempt(layer):
-        with store(tmp_path / "x") as writer:
-            sinks = {"pooled": writer} if layer is None else {"patches": {layer: writer}}
-            extract(model, images(10), extraction(), **sinks)
-
     for layer, what in ((None, "pooled tokens needs"), (2, "layer 2 as patch tokens needs")):
         with pytest.raises(BindscopeError, match=what):
-            attempt(layer)
+            attempt(tmp_path, model, layer)
     assert model.batches == []
     assert list(tmp_path.iterdir()) == []

@@ -203,6 +203,7 @@ def test_the_ci_script_is_bash_and_calls_targets_that_exist() -> None:
     called = set(re.findall(r"make --no-print-directory ([a-z-]+)", Path(".ci/run").read_text()))
     tools = set(re.findall(r"for tool in ([a-z ]+); do", Path(".ci/run").read_text())[0].split())
     assert called - {"lint-"} <= TARGETS
+    assert called >= {"test", "test-whole", "test-presets"}
     assert {f"lint-{tool}" for tool in tools} == {t for t in TARGETS if t.startswith("lint-")}
 
 
