@@ -93,11 +93,12 @@ def _add_measurements(
 ) -> None:
     name, vectors, inputs, content = embedding
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
-    content = {**content, "sizes": _sizes(dataset), **_computed(entry)}
+    groups = dataset.space.groups
+    content = {**content, "sizes": [group.size for group in groups], **_computed(entry)}
     read = {role: files for role, files in inputs.items() if role in ("codes", "embeddings")}
     _add_complexity(graph, entry, names, content, read)
-    groups = [group.name for group in dataset.space.groups]
-    content["edited_types"] = [groups.index(name) for name in entry.edited_groups]
+    names_of_groups = [group.name for group in groups]
+    content["edited_types"] = [names_of_groups.index(name) for name in entry.edited_groups]
     content |= entry.model_dump(
         mode="json", include={"estimators", "strengths", "max_edits", "picture"}
     )
@@ -150,10 +151,6 @@ def _computed(entry: Analysis) -> dict[str, Any]:
     how = {"threads", "device", "split_by", "protocol"}
     how |= {"probe_steps"} if entry.protocol == "paper" else set()
     return entry.model_dump(mode="json", include=how)
-
-
-def _sizes(dataset: Dataset) -> list[int]:
-    return [group.size for group in dataset.space.groups]
 
 
 def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:

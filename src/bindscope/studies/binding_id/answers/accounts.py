@@ -37,13 +37,6 @@ _MECHANISMS: dict[str, Mechanism] = dict(
 )
 
 
-def exact_oracles() -> dict[str, OracleEngine]:
-    """Return an oracle of each account, by its name."""
-    return {
-        name: OracleEngine(mechanism, 0.0, exact=True) for name, mechanism in _MECHANISMS.items()
-    }
-
-
 def true_estimates(oracle: OracleEngine, words: Words) -> Estimates:
     """Return an oracle's planted differences between slots, as if they had been estimated."""
     slots = range(len(words.places))
@@ -62,8 +55,8 @@ def predict(
     predictions: dict[str, dict[str, dict[tuple[Any, ...], Integers]]] = {
         name: {} for name in plans
     }
-    oracle: Any  # its state is its own kind of `engine.State`
-    for account, oracle in exact_oracles().items():
+    for account, mechanism in _MECHANISMS.items():
+        oracle: Any = OracleEngine(mechanism, 0.0, exact=True)  # its state is its own kind
         estimates = true_estimates(oracle, pairs.base.words)
         for name, plan in plans.items():
             parts: dict[tuple[Any, ...], list[Integers]] = {}

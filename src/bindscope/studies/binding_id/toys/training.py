@@ -345,15 +345,12 @@ def train(config: Toy, checkpoint: Checkpoint | None = None) -> TrainedToy:
     each = ", ".join(f"{name} {value:.3f}" for name, value in accuracies.items())
     logger.info("%s: %s", run.name, each)
     if config.training.gates:
-        check_gates(run.name, accuracies, _remedy(config))
+        remedy = (
+            f"give it more training.steps ({config.training.steps}) or another seed "
+            f"({config.seed}); training.gates: false keeps a toy that has not learnt its task"
+        )
+        check_gates(run.name, accuracies, remedy)
     return TrainedToy(toy, [entry._asdict() for entry in run.history], accuracies)
-
-
-def _remedy(config: Toy) -> str:
-    return (
-        f"give it more training.steps ({config.training.steps}) or another seed ({config.seed}); "
-        "training.gates: false keeps a toy that has not learnt its task"
-    )
 
 
 def _plan(config: Toy) -> DescentPlan:
