@@ -184,6 +184,12 @@ class PairBlock:
         return a == b
 
     @property
+    def steps(self) -> Tensor:
+        """Rows and columns from the second patch to the first, float32 (P, 2)."""
+        first, second = self.both(self.positions)
+        return first - second
+
+    @property
     def same(self) -> Tensor:
         """Whether two patches are of the same object, bool (P,)."""
         return self.equal(self.instances)

@@ -6,7 +6,7 @@ resample images. Nothing is kept of a pair.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -164,16 +164,19 @@ def _sums(
     return {name: np.stack(each, axis=1) for name, each in sums.items()}
 
 
+def distance_bins(block: PairBlock, farthest: Sequence[float]) -> Tensor:
+    """Return the bin of the distance of two patches, int64 (P,)."""
+    distance = block.steps.norm(dim=-1)
+    return torch.bucketize(distance, distance.new_tensor(farthest))
+
+
 def kinds(block: PairBlock) -> tuple[Tensor, Tensor]:
     """Return whether two patches have the same class, and the bin of their distance, (P,) each.
 
     Patches without a class are of the same one if they are of the same object.
     """
     a, b = block.both(block.classes)
-    left, right = block.both(block.positions)
-    distance = (left - right).norm(dim=-1)
-    far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
-    return (a == b) & ((a != 0) | block.same), far
+    return (a == b) & ((a != 0) | block.same), distance_bins(block, FARTHEST)
 
 
 def measure(

@@ -45,7 +45,7 @@ from bindscope.studies.same_object.config import (
     ClassScorer,
 )
 from bindscope.studies.same_object.data import PairBlock, PairData, PatchPairs
-from bindscope.studies.same_object.metrics import FARTHEST
+from bindscope.studies.same_object.metrics import FARTHEST, distance_bins
 from bindscope.studies.same_object.scorers.base import (
     LN2,
     FitTask,
@@ -130,9 +130,7 @@ def same_shares(pairs: PatchPairs, classes: Tensor, edges: Sequence[float] = ())
         place = torch.searchsorted(classes, block.classes).clamp_max(len(classes) - 1)
         a = block.both(place)[0]
         known = block.equal(block.classes) & (classes[a] == block.both(block.classes)[0])
-        first, second = block.both(block.positions)
-        distance = (first - second).norm(dim=-1)
-        place = a * bins + torch.bucketize(distance, distance.new_tensor(edges))
+        place = a * bins + distance_bins(block, edges)
         for i, chosen in enumerate((known, known & block.same)):
             counts[i] += torch.bincount(place[chosen], minlength=counts.shape[1])
     pairs_of, same = counts.view(2, len(classes), bins)
@@ -296,24 +294,22 @@ class ClassAndPlace(Scorer):
 
     def of_form(self, block: PairBlock) -> Tensor:
         """Return the logits of the form, (P,)."""
-        z = self.tokens(block)
         assert self.form is not None
-        if self.form.scaling is not None:
-            z = self.form.scaling.scaled(z) * block.valid[..., None]
+        assert self.form.scaling is not None
+        z = self.form.scaling.scaled(self.tokens(block)) * block.valid[..., None]
         return self.form.scorer.logits(replace(block, x=z))
 
     def features(self, block: PairBlock) -> Doubles:
         """Return the form's logits and what else is known of a block's pairs, (P, 6)."""
         p = self.probed.values(block).softmax(-1).double()
-        a, b = block.both(block.positions)
-        distance = (a - b).norm(dim=-1)
-        far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
+        steps, far = block.steps, distance_bins(block, FARTHEST)
         alike = torch.zeros(len(far), dtype=torch.float64, device=far.device)
         for i, shares in enumerate(self.shares.T):
             scores = block.packed(torch.bmm(p * shares, p.transpose(1, 2)))
             alike = torch.where(far == i, scores, alike)
         named = block.equal(p.argmax(-1))
-        columns = (self.of_form(block), sure_logit(alike), named, distance, *(a - b).abs().t())
+        apart = steps.norm(dim=-1), *steps.abs().t()
+        columns = (self.of_form(block), sure_logit(alike), named, *apart)
         return np.stack([c.double().cpu().numpy() for c in columns], axis=1)
 
 
