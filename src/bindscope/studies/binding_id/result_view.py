@@ -14,7 +14,7 @@ from bindscope.figures.facets import dots
 from bindscope.figures.style import styled
 from bindscope.statistics.claims import Effect, judge
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects, too_few_rows
-from bindscope.studies.binding_id.names import AGAINST, EXCHANGED_KEYS, HIDDEN
+from bindscope.studies.binding_id.names import AGAINST, EXCHANGED_KEYS, HIDDEN, RECORDS
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, labeled
 from bindscope.studies.binding_id.views import summaries
 from bindscope.tables.numbers import number, with_interval
@@ -105,28 +105,26 @@ def summarize(result: Result) -> Summary:
         for row in rows.to_dict("records")
     ]
     first = rows.iloc[0] if len(rows) else table.iloc[0]
-    unit = "images" if first["experiment"] == "records" else "scenes"
+    unit, what = "scenes", "answers that are expected if items are tied to the places of objects"
+    if first["experiment"] == RECORDS:
+        unit, what = "images", "right answers where the question cannot see a box"
     heading = (
-        f"Binding IDs: which item belongs to which object, {first['n_rows']} {unit}. % of answers "
-        "that are expected if items are tied to the places of objects (95 % CI)"
+        f"Binding IDs: which item belongs to which object, {first['n_rows']} {unit}. % of {what} "
+        "(95 % CI)"
     )
-    if unit == "images":
-        heading = (
-            f"Binding IDs: which item belongs to which object, {first['n_rows']} images. % of "
-            "right answers where the question cannot see a box (95 % CI)"
-        )
-    closing = [claims_line(result.claims)]
-    if few := too_few_rows(judge(CLAIMS, result_effects(result.table))):
-        closing.append(few)
-    if len(rows):
-        quoted = rows_with(rows, **{k: result.best[k] for k in ("experiment", "trial")})
-        if len(quoted):
-            row = quoted.iloc[0]
-            closing.insert(0, f"To quote: {row['edit']}: {_percent(row, 'share')}.")
-    else:
+    quoted = rows_with(rows, **{k: result.best[k] for k in ("experiment", "trial")})
+    closing = [
+        *(
+            f"To quote: {row['edit']}: {_percent(row, 'share')}."
+            for row in quoted.head(1).to_dict("records")
+        ),
+        claims_line(result.claims),
+        *filter(None, [too_few_rows(judge(CLAIMS, result_effects(table)))]),
+    ]
+    frame = pd.DataFrame(cells)
+    if not cells:
         frame = table[["experiment"]].value_counts(sort=False).reset_index(name="rows")
-        return Summary(heading, frame, tuple(closing))
-    return Summary(heading, pd.DataFrame(cells), tuple(closing))
+    return Summary(heading, frame, tuple(closing))
 
 
 def _percent(row: Any, name: str) -> str:
