@@ -109,29 +109,21 @@ def binding_information(
     >>> bs.binding_information(data.arrays, data.objects, space=data.space).best["layer"]
     'pairs'
     """
-    of_model = read_layers(Z, WHERE, "Z", centered=True)
-    rows = train_val_test(_n_scenes(of_model), split, groups, random_state, WHERE, FEWEST_SCENES)
-    layers = of_model | _baselines(images, of_model)
-    labels = checked(read_labels(objects, space, rows, notes_of_layers(layers), scenes, groups))
-    labels = _without_near_duplicates(labels, of_model)
-    return _measured(_chosen(probes, device), layers, labels, random_state, _control(control))
-
-
-def _n_scenes(layers: Mapping[str, Representation]) -> int:
-    return next(iter(layers.values())).shape[0]
-
-
-def _chosen(probes: Sequence[str | Mapping[str, Any] | AnyProbe], device: str) -> list[AnyProbe]:
-    return [read_probe(entry, known_families(), AnyProbe, device, WHERE) for entry in probes]
-
-
-def _control(control: str | None) -> str:
     if control not in (None, "shuffled_labels"):
         raise InputError(WHERE, f"there is no control {control!r}", 'give "shuffled_labels"')
-    return control or "none"
+    chosen = [read_probe(entry, known_families(), AnyProbe, device, WHERE) for entry in probes]
+    of_model = read_layers(Z, WHERE, "Z", centered=True)
+    n_scenes = next(iter(of_model.values())).shape[0]
+    rows = train_val_test(n_scenes, split, groups, random_state, WHERE, FEWEST_SCENES)
+    layers = of_model | _baselines(images, of_model, n_scenes)
+    labels = checked(read_labels(objects, space, rows, notes_of_layers(layers), scenes, groups))
+    labels = _without_near_duplicates(labels, of_model)
+    return _measured(chosen, layers, labels, random_state, control or "none")
 
 
-def _baselines(images: Any, layers: dict[str, Representation]) -> dict[str, Representation]:
+def _baselines(
+    images: Any, layers: Mapping[str, Representation], n_scenes: int
+) -> dict[str, Representation]:
     """Return the baselines of the images, if any, by the layer that they stand in."""
     if reserved := [layer for layer in layers if layer.startswith(PREFIX)]:
         raise InputError(
@@ -139,7 +131,7 @@ def _baselines(images: Any, layers: dict[str, Representation]) -> dict[str, Repr
             f"a layer of `Z` is called {reserved[0]!r}",
             "call it otherwise: baselines of `images` have such names",
         )
-    return {} if images is None else read_baselines(images, _n_scenes(layers), WHERE)
+    return {} if images is None else read_baselines(images, n_scenes, WHERE)
 
 
 def _without_near_duplicates(

@@ -115,10 +115,9 @@ def _curves(
     grid: FacetGrid, rows: pd.DataFrame, panel: Any, look: Mapping[str, Look], **style: Any
 ) -> None:
     """Draw bounds and the paper's formula, a curve per `line`, `dataset_line` and probe."""
-    names = list(zip(rows["line"], rows["dataset_line"], rows["probe"], strict=True))
-    curves = {name: str(i) for i, name in enumerate(dict.fromkeys(names))}
-    rows = rows.assign(curve=[curves[name] for name in names])
-    each = {curve: look[line] for (line, _, _), curve in curves.items()}
+    curve = rows.groupby(["line", "dataset_line", "probe"], sort=False).ngroup()
+    rows = rows.assign(curve=curve.astype(str))
+    each = {c: look[line] for c, line in zip(rows["curve"], rows["line"], strict=True)}
     facets(
         rows,
         each,
