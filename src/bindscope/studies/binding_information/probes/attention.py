@@ -27,7 +27,7 @@ from bindscope.studies.binding_information.probes.module import (
     visible,
 )
 
-BLOCK = 2**21  # floats of a block of scenes: of tokens, or of what is pooled
+BLOCK = 2**21  # floats of the tokens of a block of scenes
 
 
 class _Scores(torch.autograd.Function):
@@ -74,53 +74,11 @@ class _Scores(torch.autograd.Function):
         return by_seen, by_revealed, by_base, None, None
 
 
-class _Pooled(torch.autograd.Function):
-    """Tokens pooled by attention weights, (B, heads, d); the tokens have no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, attention: Tensor, tokens: Tensor, transposed: Tensor) -> Tensor:
-        ctx.save_for_backward(transposed)
-        return torch.bmm(attention, tokens)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (transposed,) = ctx.saved_tensors
-        return torch.bmm(gradient, transposed), None, None
-
-
 def _blocks(scenes: Tensor) -> list[slice]:
     """Return blocks of an array's scenes; on a graphics card one."""
     n = len(scenes)
     step = max(1, BLOCK // scenes[0].numel()) if scenes.device.type == "cpu" else n
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
-
-
-class _Readout(torch.autograd.Function):
-    """sum_r u_r v_r (heads, B), where (u, v) = own + s W for pooled tokens s of each head.
-
-    `offset` is (heads, B, 2 rank), `pooled` (heads, B, d) and `weight` (heads, d, 2 rank).
-    """
-
-    @staticmethod
-    def forward(ctx: Any, offset: Tensor, pooled: Tensor, weight: Tensor) -> Tensor:
-        y = torch.baddbmm(offset, pooled, weight)
-        ctx.save_for_backward(y, pooled, weight)
-        first, second = y.chunk(2, dim=2)
-        return (first * second).sum(2)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        y, pooled, weight = ctx.saved_tensors
-        by_y = torch.empty_like(y)
-        (first, second), (by_left, by_right) = y.chunk(2, dim=2), by_y.chunk(2, dim=2)
-        torch.mul(gradient[:, :, None], second, out=by_left)
-        torch.mul(gradient[:, :, None], first, out=by_right)
-        by_own = by_y if ctx.needs_input_grad[0] else None
-        by_pooled = torch.bmm(by_y, weight.transpose(1, 2))
-        by_weight = torch.zeros_like(weight)
-        for part in _blocks(pooled.transpose(0, 1)):
-            by_weight.baddbmm_(pooled[:, part].transpose(1, 2), by_y[:, part])
-        return by_own, by_pooled, by_weight
 
 
 class AttentionQuadratic(Family):
@@ -174,12 +132,9 @@ class AttentionQuadratic(Family):
     def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, PatchInputs)
-        pooled = _Pooled.apply(  # type: ignore[no-untyped-call]
-            self.attention(inputs, bits), inputs.patches, inputs.transposed
-        ).transpose(0, 1)
+        pooled = torch.bmm(self.attention(inputs, bits), inputs.patches).transpose(0, 1)
         read = bits if inputs.cls is None else self.read(inputs.cls, bits)
         rest = self.rest(read).transpose(0, 1)
-        products: Tensor = _Readout.apply(  # type: ignore[no-untyped-call]
-            rest, pooled, self.pooled
-        )
+        first, second = torch.baddbmm(rest, pooled, self.pooled).chunk(2, dim=2)
+        products = (first * second).sum(2)
         return products.t() * self.factor + self.bias
