@@ -143,8 +143,6 @@ def test_a_loaded_probe_asks_for_what_it_needs(tmp_path):
     maps = attention_maps(loaded, z, cls, data.test.objects)
     assert maps.shape == (80, K, 4)
     np.testing.assert_allclose(maps.sum(2), 1, rtol=1e-5)
-    both = np.concatenate([data.test.features, data.test.objects], axis=1)
-    assert attention_maps(loaded, z, cls, both, "chained").shape == (80, 19, 4)
     path.write_bytes(to_safetensors(fitted("quadratic", steps=1)))
     with pytest.raises(StoreError, match="attention_quadratic"):
         attention_maps(load_probe(path), problem().test.z, None, data.test.objects)

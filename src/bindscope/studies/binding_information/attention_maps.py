@@ -17,7 +17,6 @@ from bindscope.core.errors import StoreError
 from bindscope.core.store.reader import open_store
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.binding_information.probes.attention import AttentionQuadratic
-from bindscope.studies.binding_information.probes.base import Target, TargetName
 from bindscope.studies.binding_information.probes.module import PatchInputs
 from bindscope.studies.binding_information.probes.weights import LoadedProbe, load_probe
 
@@ -26,31 +25,20 @@ MEASURED = 512  # scenes that the share is taken over
 
 
 @torch.inference_mode()
-def attention_maps(
-    probe: LoadedProbe,
-    tokens: Array,
-    cls: Array | None,
-    bits: Array,
-    target: TargetName = "object",
-) -> Singles:
-    """Return where the heads of a probe `attention_quadratic` look, float32 (B, heads, T).
+def attention_maps(probe: LoadedProbe, tokens: Array, cls: Array | None, bits: Array) -> Singles:
+    """Return where the heads of a plain object probe look, float32 (B, heads, T).
 
-    It reads raw patch tokens (B, T, d), [CLS] (B, d) or None, and true bits of the target (B,
-    heads); the weights of a head sum to 1.
+    It reads raw patch tokens (B, T, d), [CLS] (B, d) or None, and true object codes (B, heads); the
+    weights of a head sum to 1.
     """
-    inputs = probe.inputs(tokens, cls)
-    centered_bits = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5
-    maps = []
-    for part in Target(target, probe.sizes, probe.n_counts).parts:
-        family = probe.families[part.name]
-        if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, PatchInputs):
-            raise StoreError(
-                probe.config.name,
-                f"family {probe.config.family} has no attention maps",
-                "choose a probe of family attention_quadratic",
-            )
-        maps.append(family.attention(inputs, centered_bits[:, : part.length]))
-    return torch.cat(maps, dim=1).numpy()
+    inputs, family = probe.inputs(tokens, cls), probe.families["object"]
+    if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, PatchInputs):
+        raise StoreError(
+            probe.config.name,
+            f"family {probe.config.family} has no attention maps",
+            "choose a probe of family attention_quadratic",
+        )
+    return family.attention(inputs, torch.from_numpy(np.asarray(bits, np.float32)) - 0.5).numpy()
 
 
 def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, NDArray[Any]]:
