@@ -21,6 +21,7 @@ IMAGES = render_objects(OBJECTS, "released")
 HISTOGRAM, AREAS, PIXELS = (
     f"baseline:{name}" for name in ("color-histogram", "color-areas", "pixels")
 )
+CHAINED: Any = {"family": "linear", "targets": ["chained"]}
 WORDS = next(claim.sentence for claim in CLAIMS if claim.name == BINDS)
 
 
@@ -31,7 +32,7 @@ def result() -> Result:
         {"features": features.astype(float), "objects": OBJECTS.astype(float)},
         OBJECTS,
         space=SPACE,
-        probes=["linear"],
+        probes=[CHAINED],
         images=IMAGES,
     )
 
@@ -59,7 +60,7 @@ def test_an_array_alone_is_called_z(result: Result) -> None:
     rows = dict(result.rows["binding_information"][0])
     assert rows["layer"] != ""
     alone = binding_information(
-        OBJECTS.astype(float), OBJECTS, space=SPACE, probes=["linear"], images=IMAGES[:, ::4, ::4]
+        OBJECTS.astype(float), OBJECTS, space=SPACE, probes=[CHAINED], images=IMAGES[:, ::4, ::4]
     )
     lines = repr(alone).splitlines()
     assert lines[2].split()[0] == "Z"

@@ -19,6 +19,7 @@ Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 GROUPS = [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]
 SPACE = {"kind": "balanced", "groups": GROUPS, "chosen": [4, 4], "n_objects": 4}
+CHAINED: Any = {"family": "linear", "targets": ["chained"]}
 CODES = np.array([np.eye(4, dtype=np.uint8)[list(p)] for p in permutations(range(4))])  # 24
 
 
@@ -45,7 +46,7 @@ def copied(n: int, copies: int | Integers, noise: float, seed: int) -> tuple[Dou
 
 def assert_no_bound(z: Doubles, codes: Integers, seed: int = 0) -> bs.Result:
     result = bs.binding_information(
-        z, CODES[codes], space=SPACE, probes=["linear"], random_state=seed
+        z, CODES[codes], space=SPACE, probes=[CHAINED], random_state=seed
     )
     assert result.best["pairing_lower_bound_bits"] > 1, "there is nothing to guard against"
     assert result.table["flags"].str.contains("near_duplicates").all()
@@ -118,7 +119,7 @@ def test_mean_tokens_and_arrays_on_disk_are_compared_alike(tmp_path: Any) -> Non
 def test_groups_declare_that_scenes_are_no_copies() -> None:
     z, codes = copied(100, 4, 0.05, 0)
     result = bs.binding_information(
-        z, CODES[codes], space=SPACE, probes=["linear"], groups=np.arange(400)
+        z, CODES[codes], space=SPACE, probes=[CHAINED], groups=np.arange(400)
     )
     assert not result.table["flags"].str.contains("near_duplicates").any()
 
@@ -137,7 +138,7 @@ def test_repeated_codes_of_a_large_space_name_groups() -> None:
         "max_objects": 4,
     }
     result = bs.binding_information(
-        draw.normal(size=(n, 64))[originals], codes[originals], space=space, probes=["linear"]
+        draw.normal(size=(n, 64))[originals], codes[originals], space=space, probes=[CHAINED]
     )
     assert "the same label in `groups`" in result.notes[0]
     assert "holds" not in set(result.claims["verdict"])
@@ -285,7 +286,7 @@ def test_examples_have_no_near_duplicates(name: str) -> None:
     data = bs.example(name, n=200)
     if name == "matching":
         result = bs.binding_information(
-            data.arrays, data.objects, space=data.space, probes=["linear"]
+            data.arrays, data.objects, space=data.space, probes=[CHAINED]
         )
     else:
         probe = {"family": "quadratic", "l2": [0.1], "steps": 5}

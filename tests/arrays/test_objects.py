@@ -97,9 +97,9 @@ def test_what_is_no_row_and_no_given_name_is_refused(
 def test_a_merged_and_shuffled_table_gives_the_bits_of_the_sorted_one() -> None:
     data = bs.example("matching", n=200)
     merged = shuffled(_whole_floats(data.objects))
-    z = data.arrays["pairs"]
+    z, probe = data.arrays["pairs"], {"family": "linear", "targets": ["chained"]}
     sorted_bits, bits = (
-        bs.binding_information(z, objects, space=data.space, probes=["linear"]).table
+        bs.binding_information(z, objects, space=data.space, probes=[probe]).table
         for objects in (data.objects, merged)
     )
     pd.testing.assert_frame_equal(sorted_bits, bits)

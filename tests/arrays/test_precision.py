@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,6 +12,7 @@ import bindscope as bs
 from bindscope.arrays import precision
 from bindscope.arrays.precision import in_float32
 
+CHAINED: Any = {"family": "linear", "targets": ["chained"]}
 Z = np.random.default_rng(0).normal(size=(200, 5))
 
 
@@ -67,7 +70,7 @@ def test_bits_do_not_depend_on_where_numbers_lie() -> None:
     data = bs.example("matching", n=300)
     z = np.asarray(data.arrays["pairs"], np.float64)
     results = [
-        bs.binding_information(values, data.objects, space=data.space, probes=["linear"])
+        bs.binding_information(values, data.objects, space=data.space, probes=[CHAINED])
         for values in (z, z + 1e6, z * 1e-30)
     ]
     bits = [result.best["pairing_lower_bound_bits"] for result in results]
@@ -76,6 +79,6 @@ def test_bits_do_not_depend_on_where_numbers_lie() -> None:
     outlier = z.copy()
     outlier[3] = 1e6 * np.arange(1, z.shape[1] + 1)
     result = bs.binding_information(
-        {"outlier": outlier}, data.objects, space=data.space, probes=["linear"]
+        {"outlier": outlier}, data.objects, space=data.space, probes=[CHAINED]
     )
     assert any("Layer outlier: scene 3 has 100 %" in note for note in result.notes)

@@ -16,6 +16,7 @@ from bindscope.studies.binding_information.measure import _measured, _probe_data
 Codes = npt.NDArray[np.uint8]
 GROUPS = [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]
 MATCHED = {"kind": "balanced", "groups": GROUPS, "chosen": [4, 4], "n_objects": 4}
+CHAINED = {"family": "linear", "targets": ["chained"]}
 FOUR = {"kind": "uniform", "groups": GROUPS, "min_objects": 4, "max_objects": 4}
 
 
@@ -94,7 +95,7 @@ def test_noise_gets_no_bound_from_a_false_prior() -> None:
     draw = np.random.default_rng(0)
     codes = permutations(1000, 1, identities=0.3)
     result = bs.binding_information(
-        draw.normal(size=(1000, 16)), codes, space=MATCHED, probes=["linear"]
+        draw.normal(size=(1000, 16)), codes, space=MATCHED, probes=[CHAINED]
     )
     assert "assumed_prior" in result.best["flags"]
     assert "≥" not in str(result)
@@ -124,7 +125,7 @@ def test_vectors_of_near_duplicates_hold_no_pairing() -> None:
             z,
             permutations(100, seed)[originals],
             space=MATCHED,
-            probes=["linear"],
+            probes=[CHAINED],
             groups=originals,
             random_state=seed,
         )

@@ -398,7 +398,7 @@ def test_no_fit_ends_above_the_linear_one_it_holds():
 def test_a_set_of_tokens_is_more_than_its_mean():
     """Each token holds one bit as its sign times a random sign that it also holds."""
     rng, splits = np.random.default_rng(0), {}
-    for name, count in (("train", 3000), ("val", 400), ("test", 400)):
+    for name, count in (("train", 2500), ("val", 400), ("test", 400)):
         objects = (rng.random((count, 12)) < 0.25).astype(np.uint8)
         sign = rng.choice([-1.0, 1.0], objects.shape)
         tokens = np.stack([sign, sign * (2.0 * objects - 1)], axis=2).astype(np.float32)
@@ -411,13 +411,13 @@ def test_a_set_of_tokens_is_more_than_its_mean():
         splits[name] = SplitData(tokens, objects, features, anchors)
     data = ProbeData(**splits, sizes=SIZES)
     fields = {"targets": ["anchored"], "hidden": 64, "summed": 64, "weight_decay": 0.01}
-    (result,) = fitted("set", data=data, steps=300, batch_size=128, learning_rate=5e-3, **fields)
+    (result,) = fitted("set", data=data, steps=200, batch_size=128, learning_rate=5e-3, **fields)
     start = next(row["loss_bits"] for row in result.history if row["split"] == "val")
     assert start > 0.95 * H_OBJECT  # [CLS] and mean, linear
     assert bits_of(result, "object_anchored") < 0.3 * H_OBJECT
 
 
 def test_a_deep_family_reads_what_a_linear_one_cannot():
-    fields = {"steps": 150, "batch_size": 128, "learning_rate": 0.01, "weight_decay": 1e-4}
+    fields = {"steps": 100, "batch_size": 128, "learning_rate": 0.01, "weight_decay": 1e-4}
     (deep,) = fitted("dnn", data=exclusive(), targets=["anchored"], **fields)
     assert bits_of(deep, "object_anchored") < 0.2 * H_OBJECT
