@@ -95,7 +95,7 @@ def test_memory_is_what_was_asked_for_not_the_size_of_the_data(rest, monkeypatch
 def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
     """Three times the scenes: the same buffers, and about 40 bytes for each more to test."""
     monkeypatch.setattr(columns, "READ_BYTES", 2**18)
-    # Passes are alike: two iterations of each of three strengths, with a curvature that is measured anew.
+    # Passes are alike: two iterations of three strengths, with a curvature that is measured anew.
     two = replace(convex.RIDGES, iterations=2, strengths=convex.STRENGTHS[:3])
     monkeypatch.setattr(convex, "RIDGES", two)
     monkeypatch.setattr(regressions, "REFRESH", 1)
