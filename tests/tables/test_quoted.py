@@ -96,7 +96,6 @@ def test_a_row_with_a_forbidden_flag_is_refused_with_the_reason():
 def test_a_bound_is_rounded_down_and_an_estimate_says_about():
     here = quoted(row("other", 2.999))
     assert here.best(BITS).words == "≥\u00a02.99"
-    assert here.best(BITS).percent(5.0) == "≥\u00a059\u00a0%"
     assert here.best(BITS).interval == "2.89 to 3.10"
     assert here.best(SHARE).words == "0.90"
     table = with_groups(pd.DataFrame([row("other", 2.999)]), ()).assign(assumed_prior=True)
@@ -104,15 +103,9 @@ def test_a_bound_is_rounded_down_and_an_estimate_says_about():
     assert estimated.best(BITS).words == "about 2.99"
 
 
-def test_the_best_is_the_largest_or_has_the_smallest_loss_and_rows_are_in_order():
-    rows = [
-        row("a", 1.0, layer="10") | {"loss": 0.3},
-        row("b", 3.0) | {"loss": 0.5},
-        row("a", 2.0, layer="2") | {"loss": 0.1},
-    ]
-    here = quoted(*rows)
+def test_the_best_is_the_largest_and_rows_are_in_order():
+    here = quoted(row("a", 1.0, layer="10"), row("b", 3.0), row("a", 2.0, layer="2"))
     assert here.best(BITS).row["model"] == "b"
-    assert here.best(BITS, by="loss").row["layer"] == "2"
-    assert here.models(["a"]).best(BITS).value == 2.0
+    assert here.where(model="a").best(BITS).value == 2.0
     ordered = here.ordered(model=["b", "a"], layer=["2", "10"])
     assert list(ordered.rows["bits"]) == [3.0, 2.0, 1.0]

@@ -63,10 +63,6 @@ class Estimate:
         """The interval, rounded outwards."""
         return between(self.low, self.high)
 
-    def percent(self, whole: float, decimals: int = 0) -> str:
-        """The number as a share of something, in percent."""
-        return f"{self.sign}{at_least(100 * self.value / whole, decimals)}\u00a0%"
-
 
 @dataclass(frozen=True)
 class Quoted:
@@ -140,16 +136,6 @@ class Quoted:
         rows, refused = (rows_with(table, **labels) for table in (self.rows, self.refused))
         return Quoted(rows, single, refused, usable)
 
-    def models(self, names: Iterable[str]) -> Quoted:
-        """Return what may be quoted of some models or groups."""
-        chosen = list(names)
-        return Quoted(
-            self.rows[self.rows["model"].isin(chosen)],
-            self.single[self.single["group"].isin(chosen)],
-            self.refused[self.refused["model"].isin(chosen)],
-            self.usable[self.usable["group"].isin(chosen)],
-        )
-
     def take(self, rows: pd.Series[bool]) -> Quoted:
         """Return the same with some of the rows alone."""
         return replace(self, rows=self.rows[rows])
@@ -176,10 +162,9 @@ class Quoted:
         for i in range(len(self.rows)):
             yield estimate_of(self.rows.iloc[[i]], quantity)
 
-    def best(self, quantity: Quantity, by: str = "") -> Estimate:
-        """Return the largest estimate of a quantity, or that with the smallest number `by`."""
-        column = self.rows[by] if by else -self.rows[quantity.value]
-        return estimate_of(self.rows.loc[[column.idxmin()]], quantity)
+    def best(self, quantity: Quantity) -> Estimate:
+        """Return the largest estimate of a quantity."""
+        return estimate_of(self.rows.loc[[self.rows[quantity.value].idxmax()]], quantity)
 
 
 def estimate_of(row: pd.DataFrame, quantity: Quantity) -> Estimate:

@@ -28,7 +28,7 @@ from bindscope.studies.binding_information.quantities import (
 from bindscope.studies.binding_information.registry import known_families
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.tables import quoted
-from bindscope.tables.flags import UNUSABLE, has_flag
+from bindscope.tables.flags import has_flag
 from bindscope.tables.groups import GroupMappings, complete_groups, group_names
 from bindscope.tables.quantities import Quantity
 from bindscope.tables.quoted import Quoted, TableRow, name_order, over_models
@@ -155,19 +155,14 @@ def quote(
     models: Sequence[str] = (),
     *,
     last: bool = True,
-    needed: Quantity = BEYOND,
-    forbidden: Collection[str] = UNUSABLE,
 ) -> Quoted:
     """Choose what may be quoted of models, in the order of `models`: of the best probe.
 
-    The last layer of each model, or without `last` all layers. `needed` and `forbidden` are what
-    a row must have, and the flags that it must not have.
+    The last layer of each model, or without `last` all layers.
     """
     rows = best_of_shared(table)
     rows = named_groups(last_layers(rows) if last and len(rows) else rows)
-    chosen = Quoted.choose(
-        rows, ESTIMATES, PLACE, needed=needed, labels=LABELS, forbidden=forbidden
-    )
+    chosen = Quoted.choose(rows, ESTIMATES, PLACE, needed=BEYOND, labels=LABELS)
     return chosen.ordered(
         dataset=sorted(chosen.names("dataset")),
         tokens=token_order(chosen.names("tokens")),
