@@ -19,7 +19,7 @@ from zoo_tables import CONFIG as ZOO
 from zoo_tables import parts_row, parts_table, zoo_rows, zoo_table
 
 from bindscope.statistics.means import mean_interval, welch_interval
-from bindscope.studies.binding_information import sentences, trust
+from bindscope.studies.binding_information import findings, sentences
 from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.quantities import EVIDENCE, PAIRING
 from bindscope.studies.binding_information.sentences import gather, probe_words
@@ -361,7 +361,7 @@ def test_an_assumed_prior_makes_no_bounds():
 
 
 def test_calibration_counts_what_is_above_the_truth():
-    text = " ".join(trust.calibration(default_table()))
+    text = " ".join(findings.calibration(default_table()))
     assert text.startswith("18 fits")
     assert "6 planted encoders" in text
     assert "No lower bound is above the truth" in text
@@ -373,9 +373,9 @@ def test_calibration_counts_what_is_above_the_truth():
         "binding_lower_bound_bits_high": 3.1,
     }
     table = make_table(rows)
-    assert "In 1 of them a lower bound is above the truth" in " ".join(trust.calibration(table))
-    assert any("above_truth" in warned.what for warned in trust.warnings(table))
-    assert trust.calibration(make_table(vit_rows())) == []
+    assert "In 1 of them a lower bound is above the truth" in " ".join(findings.calibration(table))
+    assert any("above_truth" in warned.what for warned in findings.warnings(table))
+    assert findings.calibration(make_table(vit_rows())) == []
 
 
 def test_flags_failures_and_controls_are_told():
