@@ -292,7 +292,6 @@ def heat_map(
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     size: float = 6,
-    frame: float = 1.2,
     numbers: Callable[[float], tuple[str, str]] | None = None,
     number_size: float = 6,
     framed: Iterable[tuple[int, int]] = (),
@@ -312,8 +311,8 @@ def heat_map(
         Points of the names, and of the numbers in cells.
     numbers
         The words and the color of a cell's number, by its value.
-    framed, frame
-        (row, column) of the cells that get a frame, and its width.
+    framed
+        (row, column) of the cells that get a frame.
     style
         For `imshow`, over a map in blues from 0 to 1.
     """
@@ -325,7 +324,7 @@ def heat_map(
             axes.text(j, i, words, ha="center", va="center", fontsize=number_size, color=color)
     for i, j in framed:
         corner = j - 0.5, i - 0.5
-        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=INK, linewidth=frame))
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=INK, linewidth=1.2))
     if rows is not None:
         axes.set_yticks(range(len(rows)), list(rows), fontsize=size)
     if columns is not None:

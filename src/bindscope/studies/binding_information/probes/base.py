@@ -125,9 +125,9 @@ def chosen_targets(
     return tuple(Target(name, tuple(sizes), n_counts) for name in TARGETS if name in names)
 
 
-def all_parts(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Heads, ...]:
-    """Return what a fit fits: the parts of the four targets."""
-    return tuple(part for name in TARGETS for part in Target(name, sizes, n_counts).parts)
+def all_parts(sizes: tuple[int, ...]) -> tuple[Heads, ...]:
+    """Return what a fit without count bits fits: the parts of the four targets."""
+    return tuple(part for name in TARGETS for part in Target(name, sizes).parts)
 
 
 @dataclass(frozen=True)
