@@ -254,7 +254,7 @@ def test_the_papers_probes_are_not_mixed():
         np.testing.assert_allclose(result.losses[name], losses, rtol=1e-5)
 
 
-def exclusive(n=(2000, 400, 400), dim=12, noise=0.1, seed=0):
+def exclusive(n=(1200, 300, 300), dim=12, noise=0.1, seed=0):
     """Codes of which z says nothing but in products: z holds o_k xor a key, and the key, as +-1."""
     rng = np.random.default_rng(seed)
     splits = {}
