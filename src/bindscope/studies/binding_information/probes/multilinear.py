@@ -58,9 +58,9 @@ class MultilinearReuse(Family):
             grid = [n if h == g else 1 for h, n in enumerate(self.sizes)]
             grid_values = values.view(*grid, rank, len(z)).expand(*self.sizes, -1, -1)
             of_objects.append(grid_values.flatten(0, len(self.sizes) - 1))
-        seen = (self.bits.weight * self.bits.mask).flatten(0, 2)
+        visible_rows = (self.bits.weight * self.bits.mask).flatten(0, 2)
         # A product with few columns is a third slower.
-        of_bits = (seen @ bits.t().contiguous()).view(len(self.sizes), -1, rank, len(z))
+        of_bits = (visible_rows @ bits.t().contiguous()).view(len(self.sizes), -1, rank, len(z))
         return of_bits + torch.stack(of_objects)
 
     def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
