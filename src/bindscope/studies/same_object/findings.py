@@ -80,7 +80,8 @@ _CLAIMS_LEAD = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     section = (inputs.content.get("studies") or {}).get("same_object") or {}
-    quoted = quote(tables["same_object"], section.get("groups") or ())
+    table = tables["same_object"]
+    quoted = quote(table, section.get("groups") or ())
     edits = tables.get(EDITS_TABLE, pd.DataFrame())
     of_edits = edit_effects(edits) if len(edits) else []
     judgments = judge(CLAIMS, [*probe_effects(quoted), *of_edits])
@@ -93,16 +94,16 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         headline=("same_object_layers", "same_object_models"),
         caveats=_caveats(judgments),
         introduction=Markup("<p>{}</p>").format(_INTRODUCTION),
-        warnings=tuple(_warnings(quoted.usable)),
+        warnings=tuple(_warnings(table)),
         key_numbers=tuple(key_numbers),
         findings=(*_by_model(quoted, best), *_missing_losses(edits)),
-        notes=(*_notes(of_tokens(quoted).rows), *_note_skipped(quoted.usable)),
+        notes=(*_notes(of_tokens(quoted).rows), *_note_skipped(table)),
         sections=(
             claims_section(judgments, rates, "same_object", _CLAIMS_LEAD),
             *_geometry(tables.get(_GEOMETRY, pd.DataFrame()), quoted),
             *_edits(edits),
             *_published(quoted, inputs, section),
-            Section("pairs", "All measurements", (), tables=(_rows(quoted.usable),)),
+            Section("pairs", "All measurements", (), tables=(_rows(table),)),
         ),
     )
 
