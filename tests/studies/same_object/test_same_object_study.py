@@ -207,6 +207,18 @@ def test_a_groups_name_stands_for_all_of_its_seeds():
     assert list(quoted.rows["model"]) == ["m", "m-0"]
 
 
+def test_models_on_different_patch_grids_are_no_group():
+    rows = [row("m-0", "2", "quadratic", 0.8), row("m-1", "2", "quadratic", 0.9, grid="4x4")]
+    lead, _ = lead_of(rows, [{"name": "m", "models": ["m-0", "m-1"]}])
+    assert "(m-1 on d, layer 2)" in lead
+
+
+def test_without_a_validation_loss_no_inner_layer_is_chosen():
+    rows = [row("a", layer, "quadratic", 0.8) for layer in ("2", "4")]
+    rows[0]["val_loss_bits"] = np.nan  # its fit diverged
+    assert LAST_LAYER not in verdicts(rows)
+
+
 @pytest.mark.parametrize("family", ["class_position", "class_pointwise", "position", "quadratic"])
 def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family):
     rows = [

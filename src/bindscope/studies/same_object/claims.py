@@ -351,7 +351,7 @@ def _inner_layer(place: JudgedPlace, quadratic: Quoted) -> Iterator[Effect]:
     rows, means = quadratic.usable, quadratic.rows
     depth = rows["n_layers"].astype(float).max()
     last = rows[rows["x"] == depth]
-    inner = means[means["x"].between(0, depth, "neither")]
+    inner = means[means["x"].between(0, depth, "neither") & means["val_loss_bits"].notna()]
     if inner.empty or last.empty:
         return  # the last block was not read, or no layer between it and the first one's input
     [best] = lowest(inner, "val_loss_bits", ("dataset", "model")).to_dict("records")

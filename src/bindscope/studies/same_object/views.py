@@ -43,10 +43,11 @@ VALUE_ENDS = {"low": "value_low", "high": "value_high"}  # as figures and page t
 def quote(table: pd.DataFrame, groups: GroupMappings = ()) -> Quoted:
     """Choose what is quoted of a table of pairs: means over probe seeds, then over model groups.
 
-    A group's name stands for all of its training seeds, each read at the same layers, or for none.
-    Fits with flags are shown, too; claims refuse them. Numbers have `x`, the layer's place.
+    A group's name stands for all of its training seeds, each read at the same layers and on one
+    grid, or for none. Fits with flags are shown, too; claims refuse them. Numbers have `x`, the
+    layer's place.
     """
-    grouped = complete_groups(with_groups(table, groups), ["dataset", "probe", "rank"])
+    grouped = complete_groups(with_groups(table, groups), ["dataset", "grid", "probe", "rank"])
     rows = grouped.assign(x=_layer_places(table))
     place = [name for name in PLACE if name in table]
     return Quoted.choose(rows, OF_PROBES, place, needed=ACCURACY, labels=("family",), forbidden=())
