@@ -7,6 +7,7 @@ import pytest
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.prompts import (
+    RELEASED_SPACES,
     Form,
     prompts,
     with_image,
@@ -14,7 +15,9 @@ from bindscope.studies.binding_id.tasks.prompts import (
 from bindscope.studies.binding_id.tasks.scenes import (
     LAYOUTS,
     Prompt,
+    Rule,
     Scenes,
+    draw_scenes,
     question,
     words_of,
 )
@@ -70,3 +73,14 @@ def test_spans_move_with_a_models_own_image_token() -> None:
 def test_things_that_a_text_mentions_alike_are_refused() -> None:
     with pytest.raises(InputError, match="two things of a scene have the same color"):
         build_prompt(scene(color=[2, 2]), Form())
+
+
+def test_released_spacing() -> None:
+    scenes = draw_scenes(Rule(), words_of("estimation", "pair"), 40, np.random.default_rng(0))
+    about = question(scenes, 0)
+    texts = [
+        prompt.questions[0] for prompt in prompts(scenes, [about], Form(spaces=RELEASED_SPACES))
+    ]
+    assert {"pyramid", "prism"} <= {*about.texts()}
+    for word, text in zip(about.texts(), texts, strict=True):
+        assert f"the{'   ' if word in ('pyramid', 'prism') else ' '}{word} contain" in text
