@@ -137,12 +137,13 @@ def _name(row: Mapping[Any, Any]) -> str:
 
 
 def write_reference(rates: pd.DataFrame) -> None:
-    """Replace rows of cases that were tried in the committed counts."""
+    """Replace rows of cases that were tried in the committed counts; drop cases that are gone."""
     reference = pd.read_csv(REFERENCE)
-    tried = set(zip(rates["study"], rates["case"], strict=True))
+    untried = {(study, case.name) for study, (_, cases) in BATTERIES.items() for case in cases}
+    untried -= set(zip(rates["study"], rates["case"], strict=True))
     rows = zip(reference["study"], reference["case"], strict=True)
-    untried = reference[[row not in tried for row in rows]]
-    both = pd.concat([untried, rates[COLUMNS]]).sort_values(COLUMNS[:4])
+    kept = reference[[row in untried for row in rows]]
+    both = pd.concat([kept, rates[COLUMNS]]).sort_values(COLUMNS[:4])
     both.to_csv(REFERENCE, index=False)
 
 
@@ -157,6 +158,9 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (cores)")
     arguments.add_argument("--write-reference", action="store_true", help=f"write {REFERENCE}")
     options = arguments.parse_args()
+    names = {case.name for _, cases in BATTERIES.values() for case in cases}
+    if unknown := sorted({*options.case} - names):
+        arguments.error(f"no case is called {', '.join(unknown)}")
     rates = claim_rates(options.study or BATTERIES, options.seeds, options.workers, options.case)
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
