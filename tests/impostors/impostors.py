@@ -142,8 +142,8 @@ def write_reference(rates: pd.DataFrame) -> None:
     untried = {(study, case.name) for study, (_, cases) in BATTERIES.items() for case in cases}
     untried -= set(zip(rates["study"], rates["case"], strict=True))
     rows = zip(reference["study"], reference["case"], strict=True)
-    kept = reference[[row in untried for row in rows]]
-    both = pd.concat([kept, rates[COLUMNS]]).sort_values(COLUMNS[:4])
+    remaining = reference[[row in untried for row in rows]]
+    both = pd.concat([remaining, rates[COLUMNS]]).sort_values(COLUMNS[:4])
     both.to_csv(REFERENCE, index=False)
 
 

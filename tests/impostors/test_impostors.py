@@ -142,12 +142,12 @@ def test_a_case_has_to_measure_the_claims_that_it_names():
 
 
 def test_the_reference_keeps_cases_that_were_not_tried_and_none_that_is_gone(tmp_path, monkeypatch):
-    kept = pd.read_csv(REFERENCE)
-    gone = kept.iloc[:1].assign(case="a case that is gone")
+    committed = pd.read_csv(REFERENCE)
+    gone = committed.iloc[:1].assign(case="a case that is gone")
     monkeypatch.setattr(impostors, "REFERENCE", tmp_path / "claims.csv")
-    pd.concat([kept, gone]).to_csv(impostors.REFERENCE, index=False)
-    tried = kept[kept["case"] == kept["case"].iloc[0]].assign(n=7)
+    pd.concat([committed, gone]).to_csv(impostors.REFERENCE, index=False)
+    tried = committed[committed["case"] == committed["case"].iloc[0]].assign(n=7)
     impostors.write_reference(tried)
     written = pd.read_csv(impostors.REFERENCE)
-    assert len(written) == len(kept)
+    assert len(written) == len(committed)
     assert (written["n"] == 7).sum() == len(tried)
