@@ -83,9 +83,9 @@ class Work:
 
 
 def small(product: Product) -> Work:
-    """Count a job that takes little: at most 2.5 kB of each scene."""
+    """Count a job that takes little: at most 5 kB of each scene."""
     n = n_scenes(product)
-    return Work(units=max(n, 1), bytes_host=2500 * n)
+    return Work(units=max(n, 1), bytes_host=5000 * n)
 
 
 def n_scenes(product: Product) -> int:
