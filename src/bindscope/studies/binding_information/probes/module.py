@@ -145,9 +145,33 @@ class Projection(TensorModule):
         return projected
 
 
+class _SumOfProducts(torch.autograd.Function):
+    """sum_r prod_g y_g, (B, .., heads), from (G, .., heads, r, B)."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor) -> Tensor:
+        ctx.save_for_backward(y)
+        product: Tensor = reduce(torch.mul, y.unbind())
+        return product.sum(-2).movedim(-1, 0).contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        factors, by_y = y.unbind(), torch.empty_like(y)
+        gradient = gradient.movedim(0, -1).contiguous().unsqueeze(-2)
+        for g, by_factor in enumerate(by_y.unbind()):
+            product = gradient
+            for factor in (*factors[:g], *factors[g + 1 :]):
+                product = torch.mul(product, factor, out=by_factor)
+            if len(factors) == 1:
+                by_factor.copy_(product)
+        return by_y
+
+
 def sum_of_products(y: Tensor) -> Tensor:
     """Return sum_r prod_g y_g, (B, .., heads), from factors (G, .., heads, r, B)."""
-    return reduce(torch.mul, y.unbind()).sum(-2).movedim(-1, 0).contiguous()
+    product: Tensor = _SumOfProducts.apply(y)  # type: ignore[no-untyped-call]
+    return product
 
 
 class Family(TensorModule, ABC):

@@ -6,6 +6,9 @@ value of feature group g that object k has, and the bit part to the head.
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +24,53 @@ from bindscope.studies.binding_information.probes.module import (
     sum_of_products,
 )
 from bindscope.studies.binding_information.probes.quadratic import Quadratic
+
+
+class _Shared(torch.autograd.Function):
+    """The factors of all objects: a z part per feature and a bit part per head.
+
+    z (B, d) and its weight (values, rank, d), values those of all groups one after the other; bits
+    (B, length), their weight (groups, heads, rank, length) and mask. Returns (groups, heads, rank,
+    B).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        bits: Tensor,
+        by_value: Tensor,
+        by_head: Tensor,
+        mask: Tensor,
+        sizes: tuple[int, ...],
+    ) -> Tensor:
+        bits = bits.t().contiguous()  # a product with few columns is a third slower
+        ctx.save_for_backward(z, bits, by_value, by_head, mask)
+        ctx.sizes = sizes
+        shared = (by_value.flatten(0, 1) @ z.t()).view(*by_value.shape[:2], -1)
+        shape = (len(sizes), prod(sizes), *shared.shape[1:])
+        factors = (by_head.flatten(0, 2) @ bits).view(shape)
+        for g, values in enumerate(torch.split(shared, list(sizes))):
+            grid = [n if h == g else 1 for h, n in enumerate(sizes)]
+            factors[g].view(*sizes, *shape[2:]).add_(values.view(*grid, *shape[2:]))
+        return factors
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        z, bits, by_value, by_head, mask = ctx.saved_tensors
+        sizes, groups = ctx.sizes, range(len(ctx.sizes))
+        grid = gradient.view(len(sizes), *sizes, *gradient.shape[2:])
+        sums = []
+        for g in groups:
+            others = [h for h in groups if h != g]
+            sums.append(grid[g].sum(others) if others else grid[g])
+        shared = torch.cat(sums).flatten(0, 1)
+        by_z = shared.t() @ by_value.flatten(0, 1) if ctx.needs_input_grad[0] else None
+        by_by_value = (shared @ z).view_as(by_value)
+        rows = gradient.flatten(0, 2)
+        by_bits = rows.t() @ by_head.flatten(0, 2) if ctx.needs_input_grad[1] else None
+        by_by_head = (rows @ bits.t()).view_as(by_head).mul_(mask)
+        return by_z, by_bits, by_by_value, by_by_head, None, None
 
 
 class MultilinearReuse(Family):
@@ -46,22 +96,11 @@ class MultilinearReuse(Family):
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
     def factors(self, z: Tensor, bits: Tensor) -> Tensor:
-        """Return the factors of all objects, (groups, heads, rank, B).
-
-        Each is the sum of what z says of the object's value in the group, the same for all objects
-        with that value, and of what the bits say that its head may see.
-        """
-        rank = self.values.shape[1]
-        of_values = (self.values.flatten(0, 1) @ z.t()).view(-1, rank, len(z))
-        of_objects = []
-        for g, values in enumerate(torch.split(of_values, list(self.sizes))):
-            grid = [n if h == g else 1 for h, n in enumerate(self.sizes)]
-            grid_values = values.view(*grid, rank, len(z)).expand(*self.sizes, -1, -1)
-            of_objects.append(grid_values.flatten(0, len(self.sizes) - 1))
-        visible_rows = (self.bits.weight * self.bits.mask).flatten(0, 2)
-        # A product with few columns is a third slower.
-        of_bits = (visible_rows @ bits.t().contiguous()).view(len(self.sizes), -1, rank, len(z))
-        return of_bits + torch.stack(of_objects)
+        """Return the factors of all objects, (groups, heads, rank, B)."""
+        factors: Tensor = _Shared.apply(  # type: ignore[no-untyped-call]
+            z, bits, self.values, self.bits.weight, self.bits.mask, self.sizes
+        )
+        return factors
 
     def term(self, inputs: ProbeInputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
