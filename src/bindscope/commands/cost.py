@@ -17,6 +17,8 @@ from bindscope.core.registries import studies
 MEMORY_MB = "BINDSCOPE_MEMORY_MB"
 SHARED = "shared"
 _MOST_KINDS = 8
+# Snakemake removes their stores when all fits have read them.
+TEMPORARY = ("patches_temporary", "sampled_temporary")
 
 
 def would_run(graph: Graph) -> list[Product]:
@@ -188,7 +190,7 @@ def _by_kind(products: Sequence[Product]) -> str:
     once = {each.key if each.work.elsewhere else each.path(): each for each in products}
     for product in once.values():
         kind = product.step.makes or product.rule
-        kind += " (until they are read)" * product.rule.endswith("_temporary")
+        kind += " (until they are read)" * (product.rule in TEMPORARY)
         kind += " (in the hub's cache)" * product.work.elsewhere
         kinds[kind] = kinds.get(kind, 0.0) + product.work.bytes_disk
     ordered = sorted(kinds.items(), key=lambda kind: -kind[1])[:_MOST_KINDS]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from bindscope.commands.cost import TEMPORARY
 from bindscope.commands.lock import refuse_second
 from bindscope.commands.run import run
 from bindscope.core.digests import digests_path, file_problem
@@ -17,8 +18,6 @@ from bindscope.core.provenance import staleness
 from bindscope.core.store.verify import verify, verify_listing
 
 LISTINGS = ("index", "labels")
-# Snakemake removes their stores when all fits have read them.
-TEMPORARY = ("patches_temporary", "sampled_temporary")
 
 
 def verify_products(graph: Graph, repair: bool) -> int:
